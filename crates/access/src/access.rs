@@ -1,4 +1,4 @@
-//! Users with what is kept about their attempts: one owner of who may do what.
+//! The users, their denied requests and their failed logins, in one owner.
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use crate::throttle::Throttle;
 use crate::user::User;
 use crate::users::Users;
 
-/// Who may do what on a server.
+/// The access control of a server.
 #[derive(Debug, Default)]
 pub struct Access {
     /// Users and their rules.
     pub users: Users,
-    /// What they were not allowed lately.
+    /// The recent denials.
     pub denials: Denials,
-    /// Who failed to log in lately, and how often.
+    /// The recent failed logins of each address.
     pub throttle: Throttle,
 }
 
-/// Why nobody was let in.
+/// The reason why a login failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogInError {
     /// Too many attempts from that address failed.
@@ -28,7 +28,7 @@ pub enum LogInError {
 }
 
 impl LogInError {
-    /// What a client is told.
+    /// Returns the text that a client is sent.
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {
@@ -41,11 +41,12 @@ impl LogInError {
 }
 
 impl Access {
-    /// The user with this name and password, for somebody at an address. Failures count for the address, whatever port they were
-    /// at, so all ports tell the same clock.
+    /// Returns the user with this name and password, for a client at an address. Failures count for
+    /// the address, whichever port they occurred on, so all ports must pass times of the same
+    /// clock.
     ///
     /// # Errors
-    /// Why nobody is let in; a wrong password is counted.
+    /// The reason why the login failed. A wrong password is counted.
     pub fn log_in(
         &self,
         name: &[u8],

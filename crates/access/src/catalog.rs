@@ -1,21 +1,22 @@
-//! The commands that rules speak of: names, subcommands, categories.
+//! The commands that rules refer to: names, subcommands, categories.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Number of a command or a subcommand, dense from 0 on.
+/// Number of a command or a subcommand, dense from 0.
 pub type CommandId = u16;
 
 /// One command or subcommand, as the command table has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandNames {
-    /// Lower case; of a subcommand with its container's before it: `client|list`.
+    /// The name in lower case. A subcommand's name begins with that of its container:
+    /// `client|list`.
     pub full_name: String,
-    /// Categories it is in, without `@`.
+    /// The categories of the command, without `@`.
     pub categories: Vec<&'static str>,
-    /// Of a subcommand, its container.
+    /// The container of a subcommand.
     pub container: Option<CommandId>,
-    /// Of a container, its subcommands.
+    /// The subcommands of a container.
     pub subcommands: Range<CommandId>,
 }
 
@@ -28,8 +29,9 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// A catalog of `commands`, numbered as they come, and of all `categories` in the order in which
-    /// they are shown. Commands past the largest [`CommandId`] are left out, and so always denied.
+    /// Returns a catalog of `commands`, numbered in their order, and of all `categories` in the
+    /// order in which they are shown. Commands past the largest [`CommandId`] are left out, and so
+    /// always denied.
     #[must_use]
     pub fn new(commands: Vec<CommandNames>, categories: &'static [&'static str]) -> Self {
         let names = commands.iter().enumerate();
@@ -43,38 +45,39 @@ impl Catalog {
         }
     }
 
-    /// How many commands and subcommands there are.
+    /// Returns the number of commands and subcommands.
     #[must_use]
     pub fn len(&self) -> usize {
         self.commands.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the catalog has no commands.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.commands.is_empty()
     }
 
-    /// A command by its full name, in any case.
+    /// Returns a command by its full name, in any case.
     #[must_use]
     pub fn find(&self, name: &[u8]) -> Option<CommandId> {
         let name = std::str::from_utf8(name).ok()?.to_ascii_lowercase();
         self.by_name.get(&name).copied()
     }
 
-    /// Its names and categories.
+    /// Returns the names and categories of a command.
     #[must_use]
     pub fn get(&self, id: CommandId) -> Option<&CommandNames> {
         self.commands.get(usize::from(id))
     }
 
-    /// All categories, in the order in which they are shown.
+    /// Returns all categories, in the order in which they are shown.
     #[must_use]
     pub fn categories(&self) -> &'static [&'static str] {
         self.categories
     }
 
-    /// Commands and subcommands of a category (any case), or `None` if there is no such category.
+    /// Returns the commands and subcommands of a category (any case), or `None` if there is no such
+    /// category.
     #[must_use]
     pub fn in_category(&self, name: &[u8]) -> Option<Vec<CommandId>> {
         let is_it = |category: &&&str| category.as_bytes().eq_ignore_ascii_case(name);
@@ -90,7 +93,7 @@ impl Catalog {
 pub(crate) mod tests {
     use super::*;
 
-    /// A few commands: get set mget select config(get set) publish auth.
+    /// Returns a catalog of a few commands: get set mget select config(get set) publish auth.
     pub(crate) fn small() -> &'static Catalog {
         static SMALL: std::sync::LazyLock<Catalog> = std::sync::LazyLock::new(|| {
             let command = |name: &str, categories: &[&'static str]| CommandNames {

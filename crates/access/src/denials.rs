@@ -1,34 +1,34 @@
-//! What was denied lately (ACL LOG), and how often.
+//! The recent denials (ACL LOG), and their counts.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Like denials so close to each other are one entry.
+/// Maximum time between two similar denials that share one entry.
 const GROUPING_MS_MAX: u64 = 60_000;
-/// Entries that are looked at for a like one.
+/// Maximum number of entries that are searched for a similar one.
 const COMPARED_MAX: usize = 10;
-/// Bytes that are kept of what was asked for.
+/// Maximum number of bytes of the requested object that are kept.
 const OBJECT_BYTES_MAX: usize = 4096;
 
-/// Why something was denied.
+/// The reason why a request was denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The command.
+    /// The user may not run the command.
     Command,
-    /// A key.
+    /// The user may not use a key.
     Key,
-    /// A channel.
+    /// The user may not use a channel.
     Channel,
-    /// The name or the password.
+    /// The name or the password is wrong.
     LogIn,
 }
 
 impl Reason {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 4] = [Self::LogIn, Self::Command, Self::Key, Self::Channel];
 
-    /// The word for it.
+    /// Returns the reason as ACL LOG shows it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -40,7 +40,7 @@ impl Reason {
     }
 }
 
-/// Where a request came from.
+/// The origin of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A client.
@@ -52,7 +52,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// The word for it.
+    /// Returns the origin as ACL LOG shows it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -63,37 +63,37 @@ impl Origin {
     }
 }
 
-/// What was denied.
+/// A denied request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Why.
+    /// The reason of the denial.
     pub reason: Reason,
-    /// Where it came from.
+    /// The origin of the request.
     pub origin: Origin,
     /// The command, key, or channel.
     pub object: Vec<u8>,
-    /// Who asked; of a failed login, whom they claimed to be.
+    /// The user of the request. For a failed login, the name that the client gave.
     pub user: Vec<u8>,
-    /// Who that is, as CLIENT LIST shows it.
+    /// The client, as CLIENT LIST shows it.
     pub client: String,
 }
 
-/// Denials of one kind.
+/// Similar denials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Unique for the life of the server.
     pub id: u64,
-    /// How many they are.
+    /// Number of denials.
     pub count: u64,
-    /// When the first one was.
+    /// Time of the first denial.
     pub created_unix_ms: u64,
-    /// When the last one was.
+    /// Time of the last denial.
     pub updated_unix_ms: u64,
-    /// The last one.
+    /// The last denial.
     pub report: Report,
 }
 
-/// All denials: the latest ones, and how many.
+/// All denials: the latest ones, and their counts.
 #[derive(Debug)]
 pub struct Denials {
     entries: Mutex<VecDeque<Entry>>,
@@ -114,7 +114,7 @@ impl Default for Denials {
 }
 
 impl Denials {
-    /// Keeps at most so many entries (`acllog-max-len`).
+    /// Sets the maximum number of entries (`acllog-max-len`).
     pub fn set_entries_max(&self, entries_max: usize) {
         self.entries_max.store(entries_max, Ordering::Relaxed);
     }
@@ -156,20 +156,20 @@ impl Denials {
         entries.truncate(self.entries_max.load(Ordering::Relaxed));
     }
 
-    /// The latest ones, at most `count`, the last one first.
+    /// Returns the latest entries, at most `count`, newest first.
     #[must_use]
     pub fn latest(&self, count: usize) -> Vec<Entry> {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.iter().take(count).cloned().collect()
     }
 
-    /// Forgets the entries; the counts stay.
+    /// Removes the entries. The counts stay.
     pub fn forget(&self) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.clear();
     }
 
-    /// How many there were of each of [`Reason::ALL`] since the start or [`Denials::reset_counts`].
+    /// Returns the count of each of [`Reason::ALL`] since the start or [`Denials::reset_counts`].
     #[must_use]
     pub fn counts(&self) -> [(Reason, u64); Reason::ALL.len()] {
         let mut counts = Reason::ALL.map(|reason| (reason, 0));
@@ -179,7 +179,7 @@ impl Denials {
         counts
     }
 
-    /// Counts from 0 on.
+    /// Resets the counts to 0.
     pub fn reset_counts(&self) {
         for count in &self.counts {
             count.store(0, Ordering::Relaxed);

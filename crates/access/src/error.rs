@@ -1,25 +1,25 @@
-//! Why a rule was refused.
+//! Errors of rules.
 
 use std::fmt;
 
-/// Why a rule was refused; shown with the words that clients know.
+/// The reason why a rule was refused. Its text uses the words that clients know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleError {
-    /// It is no rule.
+    /// The text is not a rule.
     Syntax,
-    /// No command and no category is called so.
+    /// There is no command and no category of this name.
     Unknown,
-    /// A key pattern beside `~*`, which holds for all keys already.
+    /// A key pattern after `~*`, which already covers all keys.
     KeysAfterAll,
-    /// A channel pattern beside `&*`.
+    /// A channel pattern after `&*`.
     ChannelsAfterAll,
-    /// The password to be removed is not there.
+    /// The user does not have the password that is to be removed.
     NoSuchPassword,
-    /// A hash of a password is not one.
+    /// The hash of a password is malformed.
     BadHash,
     /// The user was defined before.
     Duplicate,
-    /// A first argument of a subcommand.
+    /// The rule restricts the first argument of a subcommand.
     ArgumentOfSubcommand,
 }
 

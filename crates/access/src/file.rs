@@ -1,5 +1,5 @@
-//! Users in a file: one line each, `user NAME RULES…`, as ACL LIST shows them. Spaces part the words;
-//! a quote is a character like others.
+//! Users in a file: one line each, `user NAME RULES…`, as ACL LIST shows them. Spaces separate the
+//! words. A quote has no special meaning.
 
 use std::fmt;
 
@@ -11,18 +11,18 @@ use crate::users::is_valid_name;
 /// Users with their rules.
 pub type Parsed = Vec<(Vec<u8>, Rules)>;
 
-/// What is wrong with a line.
+/// The error of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileError {
-    /// It is not about a user.
+    /// The line does not define a user.
     NoUser,
-    /// The name has spaces or zero bytes.
+    /// The name contains spaces or zero bytes.
     Name(Vec<u8>),
     /// The user was defined before.
     Duplicate(Vec<u8>),
     /// A parenthesis is not closed.
     Parenthesis,
-    /// A rule is none.
+    /// A rule is invalid.
     Rule(Vec<u8>, RuleError),
 }
 
@@ -51,10 +51,10 @@ impl fmt::Display for FileError {
 
 impl std::error::Error for FileError {}
 
-/// The users of a file; empty lines and those that begin with `#` are none.
+/// Parses the users of a file. Empty lines and lines that begin with `#` are skipped.
 ///
 /// # Errors
-/// Each wrong line, by its number, the first being 1.
+/// Each wrong line, by its number. The first line is number 1.
 pub fn parse_file(
     text: &[u8],
     catalog: &Catalog,
@@ -92,10 +92,11 @@ fn parse_line(
     parse_definition(definition, known, catalog, defaults)
 }
 
-/// A user from its name and rules, as a directive `user` has them; `known` are those before it.
+/// Parses a user from its name and rules, as a directive `user` has them. `known` are the users
+/// defined before it.
 ///
 /// # Errors
-/// What is wrong.
+/// The error of the line.
 pub fn parse_definition(
     words: &[&[u8]],
     known: &Parsed,

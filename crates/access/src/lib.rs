@@ -1,4 +1,4 @@
-//! Who may do what: users, their rules, and the checks of a request.
+//! Access control: users, their rules, and the checks of a request.
 //!
 //! ```text
 //!   Users ──► User ──► Rules ──► Selector ┐  commands, key patterns, channel patterns;
@@ -8,15 +8,17 @@
 //!   Session holds a Permit: the user, and its rules as last seen; one load tells whether they changed
 //! ```
 //!
-//! The room knows no command by itself: what there is to allow comes as a [`Catalog`], made from the
-//! command table, and a request comes as a [`Request`], which says what it touches. Nothing here logs,
-//! reads files or ends connections; who changes users does ([`Change`] says what became of them).
+//! The room knows no commands: they are passed in as a [`Catalog`], made from the command table. A
+//! request is passed in as a [`Request`], which names what it touches. Nothing here logs, reads
+//! files or ends connections: the code that changes users does ([`Change`] describes the effect on
+//! each user).
 //!
 //! # Invariants
-//! - A change of a user is all or nothing, and holds for the next check on every thread.
-//! - Whatever is not allowed by a rule is denied; a new user may do nothing.
-//! - A password is kept as its SHA-256, and compared without a branch on its bytes.
-//! - An unrestricted user (every command, key and channel by one selector) is told by one load.
+//! - A change of a user is all or nothing, and applies to the next check on every thread.
+//! - Everything that no rule allows is denied. A new user may do nothing.
+//! - A password is stored as its SHA-256, and compared without a branch on its bytes.
+//! - One load tells whether a user is unrestricted (one selector allows every command, key and
+//!   channel).
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Passwords: kept as SHA-256, compared in constant time, made from the system's randomness.
+//! Passwords: stored as SHA-256, compared in constant time, generated from the system's randomness.
 
 use base::hex;
 use base::random::fill_from_os;
@@ -6,22 +6,23 @@ use sha2::{Digest as _, Sha256};
 
 /// SHA-256 of a password.
 ///
-/// What an attacker learns from a copy of the users is this; a fast hash is enough for passwords that
-/// are long and random, as [`generate`] makes them, and keeps AUTH from being a way to load the server.
+/// An attacker who copies the users learns only this digest. A fast hash is enough for passwords
+/// that are long and random, as [`generate`] makes them, and it keeps clients from loading the
+/// server with AUTH.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Digest([u8; 32]);
 
-/// Characters of a digest as it is written.
+/// Number of characters of a digest in text form.
 const HEX_LEN: usize = 64;
 
 impl Digest {
-    /// Of a password.
+    /// Returns the digest of a password.
     #[must_use]
     pub fn of(password: &[u8]) -> Self {
         Self(Sha256::digest(password).into())
     }
 
-    /// From 64 small hexadecimal digits.
+    /// Parses 64 lower-case hexadecimal digits.
     #[must_use]
     pub fn from_hex(text: &[u8]) -> Option<Self> {
         let digit = |byte: u8| match byte {
@@ -40,13 +41,14 @@ impl Digest {
         Some(Self(bytes))
     }
 
-    /// As 64 hexadecimal digits.
+    /// Returns 64 hexadecimal digits.
     #[must_use]
     pub fn to_hex(self) -> String {
         hex::text(&self.0)
     }
 
-    /// Whether both are of the same password; takes as long for any two.
+    /// Returns whether both digests are of the same password, in a time that does not depend on
+    /// them.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         let pairs = self.0.iter().zip(&other.0);
@@ -61,7 +63,7 @@ impl std::fmt::Debug for Digest {
     }
 }
 
-/// A password of `bits` random bits, as hexadecimal digits, a digit for each four bits begun.
+/// Generates a password of `bits` random bits as hexadecimal digits, rounded up to whole digits.
 #[must_use]
 pub fn generate(bits: u16) -> String {
     let digits = usize::from(bits).div_ceil(4);

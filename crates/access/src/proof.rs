@@ -1,32 +1,34 @@
-//! Proofs that a peer knows a secret, without the secret: HMAC-SHA-256 over what both said.
+//! Proofs that a peer knows a secret, without sending the secret: HMAC-SHA-256 over what both sides
+//! said.
 //!
-//! A proof is of one *use* (a text of the protocol, with the role of who proves): none is of any worth for another one,
-//! and what one end sent cannot be sent back to it.
+//! A proof is bound to one *use* (a text of the protocol with the role of the prover). It is
+//! worthless for another use, and what one side sent cannot be sent back to it.
 
 use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
 
-/// Bytes of a proof.
+/// Size of a proof in bytes.
 pub const PROOF_BYTES: usize = 32;
 
-/// The key of proofs that is derived from a secret, or from a password that serves as one.
+/// The key of proofs, derived from a secret, or from a password used as one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ProofKey([u8; PROOF_BYTES]);
 
 impl ProofKey {
-    /// The key for a use, out of a secret of any length.
+    /// Derives the key for a use from a secret of any length.
     #[must_use]
     pub fn derive(secret: &[u8], usage: &[u8]) -> Self {
         Self(code(secret, &[usage]).finalize().into_bytes().into())
     }
 
-    /// The proof of these parts. Each is summed behind its length, so that no two lists of parts are the same bytes.
+    /// Returns the proof of these parts. Each part is hashed after its length, so no two lists of
+    /// parts yield the same bytes.
     #[must_use]
     pub fn prove(&self, parts: &[&[u8]]) -> [u8; PROOF_BYTES] {
         code(&self.0, parts).finalize().into_bytes().into()
     }
 
-    /// Whether a proof is that of these parts; takes as long for any.
+    /// Returns whether a proof is that of these parts, in a time that does not depend on the proof.
     #[must_use]
     pub fn is_proof(&self, proof: &[u8; PROOF_BYTES], parts: &[&[u8]]) -> bool {
         code(&self.0, parts).verify_slice(proof).is_ok()
@@ -40,7 +42,7 @@ impl std::fmt::Debug for ProofKey {
 }
 
 fn code(key: &[u8], parts: &[&[u8]]) -> Hmac<Sha256> {
-    // Keys of all lengths are taken: longer ones than a block are hashed.
+    // Keys of all lengths are accepted: keys longer than a block are hashed.
     let mut code = Hmac::<Sha256>::new_from_slice(key).unwrap_or_else(|_| no_key());
     for part in parts {
         code.update(&(part.len() as u64).to_le_bytes());
@@ -49,7 +51,7 @@ fn code(key: &[u8], parts: &[&[u8]]) -> Hmac<Sha256> {
     code
 }
 
-/// HMAC has no key that it refuses.
+/// Never called: HMAC accepts every key.
 #[cold]
 fn no_key() -> Hmac<Sha256> {
     Hmac::<Sha256>::new(&Default::default())
@@ -78,7 +80,7 @@ mod tests {
         assert!(!key.is_proof(&changed, &[b"one", b"other"]));
     }
 
-    /// RFC 4231, test case 2: what is summed here is HMAC-SHA-256.
+    /// RFC 4231, test case 2: the code is HMAC-SHA-256.
     #[test]
     fn it_is_the_code_that_others_know() {
         let mut code = Hmac::<Sha256>::new_from_slice(b"Jefe").unwrap_or_else(|_| no_key());

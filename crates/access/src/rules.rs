@@ -1,30 +1,30 @@
-//! What is said of one user: whether it may log in, how, and what it may do then.
+//! The rules of one user: whether and how it may log in, and what it may do.
 
 use crate::catalog::Catalog;
 use crate::error::RuleError;
 use crate::password::Digest;
 use crate::selector::{ChannelUse, Denial, Request, Selector, join};
 
-/// What holds for new users and selectors (`acl-pubsub-default`).
+/// The defaults for new users and selectors (`acl-pubsub-default`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Defaults {
-    /// They may use all channels.
+    /// Whether they may use all channels.
     pub all_channels: bool,
 }
 
-/// What is said of one user.
+/// The rules of one user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     is_on: bool,
     needs_no_password: bool,
     sanitizes_payload: bool,
     passwords: Vec<Digest>,
-    /// The first one is the user's own; the others were given in parentheses.
+    /// The user's own selector first, then those given in parentheses.
     selectors: Vec<Selector>,
 }
 
 impl Rules {
-    /// A user that may do nothing and cannot log in.
+    /// Returns the rules of a user that may do nothing and cannot log in.
     #[must_use]
     pub fn new(defaults: Defaults) -> Self {
         Self {
@@ -36,7 +36,7 @@ impl Rules {
         }
     }
 
-    /// A user that may do everything, and needs no password.
+    /// Returns the rules of a user that may do everything and needs no password.
     #[must_use]
     pub fn unrestricted() -> Self {
         Self {
@@ -51,7 +51,7 @@ impl Rules {
     /// Applies one rule.
     ///
     /// # Errors
-    /// Why it is none; nothing is changed then.
+    /// The reason why the rule is invalid. Nothing is changed then.
     pub fn apply(
         &mut self,
         rule: &[u8],
@@ -105,13 +105,13 @@ impl Rules {
         Ok(())
     }
 
-    /// Has it ask for this password alone, or for none.
+    /// Makes this the only password, or lets the user log in without one if `None`.
     pub fn set_password(&mut self, password: Option<&[u8]>) {
         self.passwords = password.map(Digest::of).into_iter().collect();
         self.needs_no_password = password.is_none();
     }
 
-    /// Whether somebody with this password is the user. Takes the same time whatever the password is.
+    /// Returns whether a password is one of the user's. Takes the same time for every password.
     #[must_use]
     pub fn accepts(&self, password: &[u8]) -> bool {
         let given = Digest::of(password);
@@ -120,40 +120,40 @@ impl Rules {
         self.is_on && (self.needs_no_password | is_known)
     }
 
-    /// Whether it may log in.
+    /// Returns whether the user may log in.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.is_on
     }
 
-    /// Whether any password will do.
+    /// Returns whether any password is accepted.
     #[must_use]
     pub fn needs_no_password(&self) -> bool {
         self.needs_no_password
     }
 
-    /// Its passwords, in the order in which they were given.
+    /// Returns the passwords, in the order in which they were given.
     #[must_use]
     pub fn passwords(&self) -> &[Digest] {
         &self.passwords
     }
 
-    /// Its selectors, its own one first.
+    /// Returns the selectors, the user's own first.
     #[must_use]
     pub fn selectors(&self) -> &[Selector] {
         &self.selectors
     }
 
-    /// Whether it may do everything.
+    /// Returns whether the user may do everything.
     #[must_use]
     pub fn is_unrestricted(&self) -> bool {
         self.selectors.iter().any(Selector::is_unrestricted)
     }
 
-    /// Whether one of its selectors allows all of a request.
+    /// Checks whether one of the selectors allows all of a request.
     ///
     /// # Errors
-    /// Where that came closest, what is in the way.
+    /// The denial of the selector that came closest.
     pub fn check(&self, request: &dyn Request) -> Result<(), Denial> {
         let mut nearest = Denial::Command;
         for selector in &self.selectors {
@@ -165,28 +165,28 @@ impl Rules {
         Err(nearest)
     }
 
-    /// Whether a selector that allows all of a request allows to read every key besides.
+    /// Returns whether a selector that allows all of a request also allows reading every key.
     #[must_use]
     pub fn reads_all_keys(&self, request: &dyn Request) -> bool {
         let mut selectors = self.selectors.iter();
         selectors.any(|one| one.check(request).is_ok() && one.reads_all_keys())
     }
 
-    /// Whether it may use a channel, or a pattern of channels.
+    /// Returns whether the user may use a channel, or a pattern of channels.
     #[must_use]
     pub fn allows_channel(&self, channel: &[u8], wanted: ChannelUse) -> bool {
         let mut selectors = self.selectors.iter();
         selectors.any(|one| one.allows_channel(channel, wanted))
     }
 
-    /// Whether it may read every key that begins with `prefix`.
+    /// Returns whether the user may read every key that begins with `prefix`.
     #[must_use]
     pub fn reads_prefix(&self, prefix: &[u8]) -> bool {
         self.selectors.iter().any(|one| one.reads_prefix(prefix))
     }
 
-    /// Whether one that changes to `new` loses channels or patterns of them. What clients are
-    /// subscribed to is not looked at.
+    /// Returns whether a user whose rules change to `new` loses channels or patterns of channels.
+    /// Actual subscriptions of clients are not considered.
     #[must_use]
     pub fn loses_channels(&self, new: &Self) -> bool {
         let mut olds = self.selectors.iter().map(Selector::channel_patterns);
@@ -206,7 +206,7 @@ impl Rules {
         })
     }
 
-    /// Words that say how it logs in.
+    /// Returns the words that say how the user logs in.
     #[must_use]
     pub fn flags(&self) -> Vec<&'static str> {
         let mut flags = vec![if self.is_on { "on" } else { "off" }];
@@ -221,7 +221,7 @@ impl Rules {
         flags
     }
 
-    /// All of it as rules, which make the same user out of a new one.
+    /// Returns all of this as rules that turn a new user into the same user.
     #[must_use]
     pub fn text(&self) -> Vec<u8> {
         let mut parts: Vec<Vec<u8>> = self.flags().into_iter().map(Vec::from).collect();
@@ -254,7 +254,8 @@ fn read_selector(
     }
     if !rules.is_empty() {
         for rule in rules.split(|byte| *byte == b' ') {
-            // Where its text is read again the selector would end here, and what follows be the user's.
+            // If the text were parsed again, the selector would end here, and what follows would be
+            // the user's.
             if rule.ends_with(b")") {
                 return Err(RuleError::Syntax);
             }
@@ -264,7 +265,7 @@ fn read_selector(
     Ok(selector)
 }
 
-/// Puts the words of each selector together: a selector may come as one word or as several.
+/// Joins the words of each selector: a selector may be given as one word or as several.
 ///
 /// # Errors
 /// The index of the word that opens a parenthesis which is never closed.

@@ -1,47 +1,49 @@
 //! One set of permissions: which commands, on which keys, through which channels.
 //!
-//! Rules are applied one by one in the order given; the text of the command rules is kept beside the
-//! bits they set, each rule once, so that what was written can be shown and written again.
+//! Rules are applied one by one in the given order. The text of each command rule is kept once, in
+//! addition to the bits that the rules set, so that the rules can be shown and written again.
 
 use base::glob::{Case, matches};
 
 use crate::catalog::{Catalog, CommandId};
 use crate::error::RuleError;
 
-/// What a request does to a key. Neither: it only asks about it, which any pattern allows.
+/// The use of a key by a request. If neither flag is set, the request only asks about the key,
+/// which any pattern allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyUse {
-    /// Its data leaves or goes elsewhere.
+    /// Whether the key's data is returned or copied.
     pub reads: bool,
-    /// Its data changes.
+    /// Whether the key's data changes.
     pub writes: bool,
 }
 
-/// How a request names a channel.
+/// The way in which a request names a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChannelUse {
-    /// The channel itself: a pattern that fits it allows it.
+    /// The channel itself: a pattern that matches it allows it.
     Channel,
-    /// A pattern of channels: only the very same pattern allows it.
+    /// A pattern of channels: only the identical pattern allows it.
     Pattern,
 }
 
-/// What there is to know of a request to judge it. Positions are those of its arguments.
+/// The properties of a request that decide whether it is allowed. Positions are those of its
+/// arguments.
 pub trait Request {
-    /// The command, or the subcommand.
+    /// Returns the command or the subcommand.
     fn command(&self) -> CommandId;
-    /// Whether everybody may run it, AUTH and the like.
+    /// Returns whether every user may run it, such as AUTH.
     fn is_free(&self) -> bool;
-    /// An argument; 0 is the name.
+    /// Returns an argument; 0 is the name.
     fn argument(&self, at: usize) -> Option<&[u8]>;
-    /// The arguments that are keys.
+    /// Returns the arguments that are keys.
     fn keys(&self) -> Vec<(usize, KeyUse)>;
-    /// The arguments that are channels to send to or to hear.
+    /// Returns the arguments that are channels to publish or subscribe to.
     fn channels(&self) -> Vec<(usize, ChannelUse)>;
 }
 
-/// Why a request is denied. A later one says more: who may not even run the command learns nothing of
-/// the keys.
+/// The reason why a request is denied. Later reasons reveal more: a user who may not run the
+/// command learns nothing about the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Denial {
     /// The command.
@@ -52,27 +54,27 @@ pub enum Denial {
     Channel(usize),
 }
 
-/// Who may do what; see the head of the file.
+/// One set of permissions; see the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector {
     commands: Commands,
-    /// `None`: all keys.
+    /// The key patterns, or `None` for all keys.
     keys: Option<Vec<KeyPattern>>,
-    /// `None`: all channels.
+    /// The channel patterns, or `None` for all channels.
     channels: Option<Vec<Box<[u8]>>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Commands {
-    /// Every command, those that are not known yet included.
+    /// Whether every command is allowed, including those that do not exist yet.
     has_all: bool,
-    /// The last rule about all commands allowed them.
+    /// Whether the last rule about all commands allowed them.
     begins_with_all: bool,
-    /// One bit for each; not looked at when all are allowed.
+    /// One bit for each command. Ignored if all are allowed.
     bits: Vec<u64>,
-    /// Commands that are allowed with these first arguments only.
+    /// The commands that are allowed only with these first arguments.
     first_arguments: Vec<(CommandId, Box<[u8]>)>,
-    /// The rules behind the last one about all commands, as they are shown: sign and name.
+    /// The rules after the last one about all commands, as they are shown: sign and name.
     text: Vec<(u8, Vec<u8>)>,
 }
 
@@ -83,7 +85,7 @@ struct KeyPattern {
 }
 
 impl Selector {
-    /// One that allows nothing; or, with `all_channels`, nothing but all channels.
+    /// Returns a selector that allows nothing, or only all channels if `all_channels` is set.
     #[must_use]
     pub fn new(all_channels: bool) -> Self {
         Self {
@@ -93,7 +95,7 @@ impl Selector {
         }
     }
 
-    /// One that allows everything.
+    /// Returns a selector that allows everything.
     #[must_use]
     pub fn unrestricted() -> Self {
         let commands = Commands {
@@ -108,7 +110,7 @@ impl Selector {
         }
     }
 
-    /// Whether it allows everything.
+    /// Returns whether the selector allows everything.
     #[must_use]
     pub fn is_unrestricted(&self) -> bool {
         self.commands.has_all && self.keys.is_none() && self.channels.is_none()
@@ -117,7 +119,7 @@ impl Selector {
     /// Applies one rule.
     ///
     /// # Errors
-    /// Why it is none; nothing is changed then.
+    /// The reason why the rule is invalid. Nothing is changed then.
     pub fn apply(&mut self, rule: &[u8], catalog: &Catalog) -> Result<(), RuleError> {
         let word = rule.to_ascii_lowercase();
         match word.as_slice() {
@@ -166,10 +168,10 @@ impl Selector {
         Ok(())
     }
 
-    /// Whether it allows a request.
+    /// Checks whether the selector allows a request.
     ///
     /// # Errors
-    /// What it denies first.
+    /// The first thing that it denies.
     pub fn check(&self, request: &dyn Request) -> Result<(), Denial> {
         if !request.is_free() && !self.commands.allow_request(request) {
             return Err(Denial::Command);
@@ -193,7 +195,7 @@ impl Selector {
         Ok(())
     }
 
-    /// Whether it allows a channel, or a pattern of channels.
+    /// Returns whether the selector allows a channel, or a pattern of channels.
     #[must_use]
     pub fn allows_channel(&self, channel: &[u8], wanted: ChannelUse) -> bool {
         let Some(patterns) = &self.channels else {
@@ -205,7 +207,7 @@ impl Selector {
         })
     }
 
-    /// Whether it allows to read every key.
+    /// Returns whether the selector allows reading every key.
     #[must_use]
     pub fn reads_all_keys(&self) -> bool {
         let is_all = |one: &KeyPattern| one.allows.reads && *one.pattern == *b"*";
@@ -214,8 +216,8 @@ impl Selector {
             .is_none_or(|patterns| patterns.iter().any(is_all))
     }
 
-    /// Whether it allows to read every key that begins with `prefix`, by a pattern that is such a
-    /// prefix itself.
+    /// Returns whether the selector allows reading every key that begins with `prefix`, by a
+    /// pattern that is itself such a prefix.
     #[must_use]
     pub fn reads_prefix(&self, prefix: &[u8]) -> bool {
         let covers = |one: &KeyPattern| {
@@ -228,7 +230,7 @@ impl Selector {
             .is_none_or(|patterns| patterns.iter().any(covers))
     }
 
-    /// Its key patterns as rules.
+    /// Returns the key patterns as rules.
     #[must_use]
     pub fn keys_text(&self) -> Vec<u8> {
         let Some(patterns) = &self.keys else {
@@ -238,7 +240,7 @@ impl Selector {
             let sign: &[u8] = match (one.allows.reads, one.allows.writes) {
                 (true, false) => b"%R~",
                 (false, true) => b"%W~",
-                // `~*` would be another rule, which lets no pattern stand beside it.
+                // `~*` would be another rule, which permits no other pattern.
                 _ if *one.pattern == *b"*" => b"%RW~",
                 _ => b"~",
             };
@@ -246,7 +248,7 @@ impl Selector {
         }))
     }
 
-    /// Its channel patterns as rules.
+    /// Returns the channel patterns as rules.
     #[must_use]
     pub fn channels_text(&self) -> Vec<u8> {
         let Some(patterns) = &self.channels else {
@@ -255,7 +257,7 @@ impl Selector {
         join(patterns.iter().map(|one| [b"&".as_slice(), one].concat()))
     }
 
-    /// Its commands as rules.
+    /// Returns the commands as rules.
     #[must_use]
     pub fn commands_text(&self) -> Vec<u8> {
         let all: &[u8] = if self.commands.begins_with_all {
@@ -268,7 +270,7 @@ impl Selector {
         join(std::iter::once(all.to_vec()).chain(rules))
     }
 
-    /// All of it as rules, which make the same selector out of a new one.
+    /// Returns all of this as rules that turn a new selector into the same selector.
     #[must_use]
     pub fn text(&self) -> Vec<u8> {
         let mut parts = Vec::new();
@@ -287,7 +289,7 @@ impl Selector {
         join(parts.into_iter())
     }
 
-    /// Its channel patterns; `None` when it allows all channels.
+    /// Returns the channel patterns, or `None` if all channels are allowed.
     pub(crate) fn channel_patterns(&self) -> Option<&[Box<[u8]>]> {
         self.channels.as_deref()
     }
@@ -315,7 +317,7 @@ impl Commands {
         }
     }
 
-    /// Allows or denies a command with all its subcommands.
+    /// Allows or denies a command and all its subcommands.
     fn change(&mut self, id: CommandId, on: bool, catalog: &Catalog) {
         self.set(id, on, catalog);
         self.first_arguments.retain(|(command, _)| *command != id);
@@ -376,7 +378,7 @@ impl Commands {
         Ok(())
     }
 
-    /// Keeps the text of a rule; those that it makes meaningless go.
+    /// Stores the text of a rule. Removes the rules that it makes meaningless.
     fn note(&mut self, on: bool, name: &[u8]) {
         self.text.retain(|(_, known)| {
             let rest = known.strip_prefix(name);
@@ -404,7 +406,7 @@ impl KeyPattern {
     }
 }
 
-/// What a rule about keys allows, and its pattern.
+/// Returns what a rule about keys allows, and its pattern.
 fn split_key_rule(rule: &[u8]) -> Option<(KeyUse, &[u8])> {
     let all = KeyUse {
         reads: true,
@@ -425,7 +427,7 @@ fn split_key_rule(rule: &[u8]) -> Option<(KeyUse, &[u8])> {
                 allows.writes = true;
                 rest = after;
             }
-            // Without a pattern it is one that fits the empty key alone.
+            // A rule without a pattern matches the empty key alone.
             [] if allows != KeyUse::default() => return Some((allows, rest)),
             [b'~', pattern @ ..] if allows != KeyUse::default() => return Some((allows, pattern)),
             _ => return None,

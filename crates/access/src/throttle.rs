@@ -1,21 +1,21 @@
-//! How often who may fail to log in.
+//! Limits of failed logins per address.
 //!
-//! A password that can be guessed offline is lost anyhow; this keeps a connection from being a way to
-//! guess one online. Each address has so many failures at once, and gets a few back every second; who has
-//! none left is refused without a look at the password. Addresses are few: what there is no room for
-//! is not counted.
+//! A password that can be guessed offline is lost anyhow. These limits keep a client from guessing
+//! one online. Each address may fail a number of times at once, and regains a few attempts every
+//! second. An address without attempts is refused before the password is checked. The number of
+//! addresses is bounded: failures of addresses beyond the bound are not counted.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Failures at once.
+/// Maximum number of failures at once.
 const FAILURES_MAX: u32 = 100;
-/// One more may fail after so long.
+/// Time after which an address regains one attempt.
 const FAILURE_MS: u64 = 50;
-/// Addresses that are told apart.
+/// Maximum number of addresses that are counted separately.
 const ADDRESSES_MAX: usize = 4096;
 
-/// Accounts of failures, by address.
+/// Counts of failures, by address.
 #[derive(Debug, Default)]
 pub struct Throttle {
     accounts: Mutex<HashMap<Box<str>, Account>>,
@@ -24,7 +24,7 @@ pub struct Throttle {
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
     failures: u32,
-    /// Up to here what was given back is counted.
+    /// The time up to which regained attempts are counted.
     since_ms: u64,
 }
 
@@ -42,7 +42,7 @@ impl Account {
 }
 
 impl Throttle {
-    /// Whether an address may try to log in.
+    /// Returns whether an address may try to log in.
     #[must_use]
     pub fn admits(&self, address: &str, now_ms: u64) -> bool {
         let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -53,7 +53,7 @@ impl Throttle {
         })
     }
 
-    /// Notes that an address failed to log in.
+    /// Counts a failed login of an address.
     pub fn note_failure(&self, address: &str, now_ms: u64) {
         let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
         if accounts.len() >= ADDRESSES_MAX && !accounts.contains_key(address) {

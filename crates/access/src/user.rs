@@ -1,22 +1,22 @@
-//! A user as sessions see it: rules that may be exchanged at any time by any thread.
+//! A user as sessions see it: any thread may replace its rules at any time.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
 use crate::rules::Rules;
 
-/// A user with the rules it has at present.
+/// A user with its current rules.
 #[derive(Debug)]
 pub struct User {
     name: Box<[u8]>,
     rules: RwLock<Arc<Rules>>,
-    /// Counts exchanges of the rules.
+    /// Number of times the rules were replaced.
     version: AtomicU64,
     is_restricted: AtomicBool,
 }
 
 impl User {
-    /// A user.
+    /// Returns a user with these rules.
     #[must_use]
     pub fn new(name: &[u8], rules: Rules) -> Self {
         Self {
@@ -27,26 +27,26 @@ impl User {
         }
     }
 
-    /// Its name.
+    /// Returns the user's name.
     #[must_use]
     pub fn name(&self) -> &[u8] {
         &self.name
     }
 
-    /// All there is to say of it, as a file of users has it.
+    /// Returns the user's definition, as a line of a file of users.
     #[must_use]
     pub fn line(&self) -> Vec<u8> {
         [b"user ", &*self.name, b" ", &self.rules().text()].concat()
     }
 
-    /// Its rules as they are now.
+    /// Returns the current rules.
     #[must_use]
     pub fn rules(&self) -> Arc<Rules> {
         let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&rules)
     }
 
-    /// Gives it other rules.
+    /// Replaces the rules.
     pub(crate) fn set(&self, rules: Rules) {
         let is_restricted = !rules.is_unrestricted();
         let mut place = self.rules.write().unwrap_or_else(PoisonError::into_inner);
@@ -56,7 +56,7 @@ impl User {
     }
 }
 
-/// What a session may do: its user, and the user's rules as they were seen last.
+/// The rights of a session: its user, and the user's rules as last seen.
 #[derive(Clone, Debug)]
 pub struct Permit {
     user: Arc<User>,
@@ -65,10 +65,10 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// Of a user.
+    /// Returns the permit of a user.
     #[must_use]
     pub fn new(user: Arc<User>) -> Self {
-        // The version first: rules that are newer than it are only taken once more.
+        // The version is read first: if the rules are newer than it, they are only read once more.
         let version = user.version.load(Ordering::Acquire);
         let rules = user.rules();
         Self {
@@ -78,7 +78,7 @@ impl Permit {
         }
     }
 
-    /// To do everything, as a user that no list knows: for what the server does by itself.
+    /// Returns a permit for everything, of a user in no list, for what the server does itself.
     #[must_use]
     pub fn unrestricted() -> Self {
         static NOBODY: LazyLock<Permit> =
@@ -86,27 +86,27 @@ impl Permit {
         NOBODY.clone()
     }
 
-    /// The user.
+    /// Returns the user.
     #[must_use]
     pub fn user(&self) -> &Arc<User> {
         &self.user
     }
 
-    /// Whether some requests may be denied. One load.
+    /// Returns whether some requests may be denied. Costs one load.
     #[inline]
     #[must_use]
     pub fn is_restricted(&self) -> bool {
         self.user.is_restricted.load(Ordering::Acquire)
     }
 
-    /// The rules as they were seen last.
+    /// Returns the rules as last seen.
     #[inline]
     #[must_use]
     pub fn seen(&self) -> &Rules {
         &self.rules
     }
 
-    /// The rules as they are now. One load, unless they were changed.
+    /// Returns the current rules. Costs one load, unless they have changed.
     #[inline]
     pub fn rules(&mut self) -> &Arc<Rules> {
         if self.user.version.load(Ordering::Acquire) != self.version {

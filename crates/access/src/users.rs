@@ -10,40 +10,40 @@ use crate::error::RuleError;
 use crate::rules::{Defaults, Rules, merge_selectors};
 use crate::user::User;
 
-/// The user that everybody is who has not logged in.
+/// The user of every client that has not logged in.
 pub const DEFAULT: &[u8] = b"default";
 
 /// All users of a server, by name.
 #[derive(Debug)]
 pub struct Users {
-    /// Never replaced, so that it can be had without the lock.
+    /// Never replaced, so it can be read without the lock.
     default: Arc<User>,
     known: Mutex<BTreeMap<Box<[u8]>, Arc<User>>>,
     all_channels: AtomicBool,
 }
 
-/// Why a user was not changed.
+/// The reason why a user was not changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetError {
-    /// Its name has spaces or zero bytes.
+    /// The name contains spaces or zero bytes.
     Name,
-    /// A parenthesis that this word opens is never closed.
+    /// The parenthesis that this word opens is never closed.
     Parenthesis(Vec<u8>),
-    /// This rule is none.
+    /// This rule is invalid.
     Rule(Vec<u8>, RuleError),
 }
 
-/// What became of a user, for those who are connected as it.
+/// The change of a user, for the clients that are connected as this user.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// Whose.
+    /// The changed user.
     pub user: Arc<User>,
-    /// What it was before; `None` of a new one.
+    /// The rules before the change, or `None` for a new user.
     pub before: Option<Arc<Rules>>,
 }
 
 impl Change {
-    /// Whether subscribers may be subscribed to what they no longer may hear.
+    /// Returns whether subscribers may have subscriptions that they are no longer allowed.
     #[must_use]
     pub fn loses_channels(&self) -> bool {
         let before = self.before.as_ref();
@@ -58,7 +58,7 @@ impl Default for Users {
 }
 
 impl Users {
-    /// The default user alone, who may do everything.
+    /// Returns the default user alone, who may do everything.
     #[must_use]
     pub fn new() -> Self {
         let default = Arc::new(User::new(DEFAULT, Rules::unrestricted()));
@@ -74,7 +74,7 @@ impl Users {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What holds for new users.
+    /// Returns the defaults for new users.
     #[must_use]
     pub fn defaults(&self) -> Defaults {
         Defaults {
@@ -82,59 +82,59 @@ impl Users {
         }
     }
 
-    /// Says what holds for new users.
+    /// Sets the defaults for new users.
     pub fn set_defaults(&self, defaults: Defaults) {
         self.all_channels
             .store(defaults.all_channels, Ordering::Relaxed);
     }
 
-    /// The default user.
+    /// Returns the default user.
     #[must_use]
     pub fn default_user(&self) -> &Arc<User> {
         &self.default
     }
 
-    /// Whether who connects has to log in.
+    /// Returns whether new connections have to log in.
     #[must_use]
     pub fn must_log_in(&self) -> bool {
         let rules = self.default.rules();
         !(rules.is_on() && rules.needs_no_password())
     }
 
-    /// A user by name.
+    /// Returns a user by name.
     #[must_use]
     pub fn find(&self, name: &[u8]) -> Option<Arc<User>> {
         self.known().get(name).cloned()
     }
 
-    /// All of them, by name.
+    /// Returns all users, by name.
     #[must_use]
     pub fn all(&self) -> Vec<Arc<User>> {
         self.known().values().cloned().collect()
     }
 
-    /// The user with this name and password. Whether the name or the password is wrong takes the same
-    /// time, but for the look for the name.
+    /// Returns the user with this name and password. A wrong name and a wrong password take the
+    /// same time, except for the lookup of the name.
     #[must_use]
     pub fn log_in(&self, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
         let user = self.find(name);
         let rules = match &user {
             Some(user) => user.rules(),
-            // Nobody can log in as this one; the password is hashed all the same.
+            // No client can log in as this user, but the password is still hashed.
             None => Arc::new(Rules::new(Defaults::default())),
         };
         let is_right = rules.accepts(password);
         user.filter(|_| is_right)
     }
 
-    /// Applies rules to a user, one by one, all or none; a user that is not known is made.
+    /// Applies rules to a user one by one, all or none. An unknown user is created.
     ///
     /// # Errors
-    /// What is wrong; nothing is changed then.
+    /// The reason of the refusal. Nothing is changed then.
     pub fn set(&self, name: &[u8], rules: &[&[u8]], catalog: &Catalog) -> Result<Change, SetError> {
         let rules = checked(name, rules)?;
         let defaults = self.defaults();
-        // Held over reading and writing: two changes at a time make both.
+        // Held from the read to the write, so that two concurrent changes are both applied.
         let mut known = self.known();
         let user = known.get(name).cloned();
         let before = user.as_ref().map(|user| user.rules());
@@ -153,7 +153,8 @@ impl Users {
         Ok(Change { user, before })
     }
 
-    /// What [`Users::set`] would make of a user, as a line of a file of users. Nothing is changed.
+    /// Returns what [`Users::set`] would make of a user, as a line of a file of users. Changes
+    /// nothing.
     ///
     /// # Errors
     /// As [`Users::set`].
@@ -169,7 +170,7 @@ impl Users {
         Ok(User::new(name, new).line())
     }
 
-    /// Forgets a user; it is told. The default user stays.
+    /// Removes a user and returns it. The default user stays.
     pub fn remove(&self, name: &[u8]) -> Option<Arc<User>> {
         if name == DEFAULT {
             return None;
@@ -177,7 +178,7 @@ impl Users {
         self.known().remove(name)
     }
 
-    /// Whether a user is among them, and not another one by the same name.
+    /// Returns whether this very user is in the list, and not another one of the same name.
     #[must_use]
     pub fn has(&self, user: &Arc<User>) -> bool {
         let known = self.known();
@@ -186,9 +187,9 @@ impl Users {
             .is_some_and(|other| Arc::ptr_eq(other, user))
     }
 
-    /// Has these users and the default one, and no others; what became of those that there were is told. A user
-    /// whose name stays is the same one with other rules. `default` is what the default user is unless they say
-    /// it.
+    /// Replaces all users by these and the default one, and returns the change of each previous
+    /// user. A user whose name stays keeps its identity and gets other rules. `default` has the
+    /// default user's rules if `users` does not define it.
     pub fn replace(&self, users: Vec<(Vec<u8>, Rules)>, mut default: Rules) -> Vec<Change> {
         let mut known = self.known();
         let before = std::mem::take(&mut *known);
@@ -202,7 +203,7 @@ impl Users {
                 default = rules;
                 continue;
             }
-            // They are in the order of their names.
+            // They are ordered by name.
             let kept = told.binary_search_by(|change| change.user.name().cmp(&name));
             let user = match kept.ok().and_then(|at| told.get(at)) {
                 Some(change) => {
@@ -218,7 +219,8 @@ impl Users {
         told
     }
 
-    /// Has the default user ask for this password, or for none (`requirepass`).
+    /// Makes this the default user's only password, or lets it log in without one if `None`
+    /// (`requirepass`).
     pub fn set_default_password(&self, password: Option<&[u8]>) {
         let _changing = self.known();
         let mut rules = Rules::clone(&self.default.rules());
@@ -227,7 +229,7 @@ impl Users {
     }
 }
 
-/// The rules of a change as they are applied.
+/// Returns the rules of a change in the form in which they are applied.
 fn checked<'r>(name: &[u8], rules: &[&'r [u8]]) -> Result<Vec<Cow<'r, [u8]>>, SetError> {
     if !is_valid_name(name) {
         return Err(SetError::Name);
@@ -251,7 +253,7 @@ fn applied(
     Ok(new)
 }
 
-/// Whether a user may be called so.
+/// Returns whether a name is valid for a user.
 #[must_use]
 pub fn is_valid_name(name: &[u8]) -> bool {
     let is_bad = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, 0 | 0x0B);

@@ -1,4 +1,4 @@
-//! The API: each call is commands, run as the user who is logged in.
+//! The API: each call runs commands as the user who is logged in.
 
 use axum::Json;
 use axum::extract::State;
@@ -13,16 +13,16 @@ use crate::link::{Conversation, Fault};
 use crate::login::{self, Login};
 use crate::shared::Shared;
 
-/// Buckets of the keyspace that one step looks at, at most.
+/// Maximum number of keyspace buckets that one step scans.
 const STEP_MAX: u64 = 2000;
-/// Those of a step that does not say.
+/// Number of buckets of a step that does not specify it.
 const STEP: u64 = 500;
-/// Elements of a page of a value.
+/// Number of elements in a page of a value.
 const PAGE: usize = 256;
-/// Bytes of a string that are shown.
+/// Maximum number of bytes of a string that are shown.
 const STRING_BYTES_SHOWN: usize = 64 * 1024;
 
-/// Commands that make of a connection what a request over HTTP cannot be.
+/// Commands that put a connection into a state that a request over HTTP cannot have.
 const REFUSED: [&str; 17] = [
     "auth",
     "hello",
@@ -42,10 +42,10 @@ const REFUSED: [&str; 17] = [
     "bzpopmax",
     "wait",
 ];
-/// The same of subcommands of CLIENT.
+/// The subcommands of CLIENT that do the same.
 const REFUSED_OF_CLIENT: [&str; 2] = ["reply", "tracking"];
 
-/// The answer to a request that makes no sense.
+/// Returns the response to an invalid request.
 pub(crate) fn bad(reason: &str) -> Response {
     (StatusCode::BAD_REQUEST, Json(json!({"error": reason}))).into_response()
 }
@@ -90,14 +90,14 @@ async fn run_in(
             .is_some_and(|name| name.eq_ignore_ascii_case(b"select"))
     };
     if requests.iter().any(selects) {
-        // Whoever comes next says where.
+        // The next request selects its own database.
         let _back = conversation.run(&[vec![b"SELECT", b"0"]]).await?;
         conversation.database = 0;
     }
     Ok(replies)
 }
 
-/// The arguments of one command.
+/// Parses the arguments of one command.
 ///
 /// # Errors
 /// What is wrong with them.
@@ -112,7 +112,7 @@ pub(crate) fn arguments(body: &Body) -> Result<Vec<Vec<u8>>, String> {
     check(parsed.ok_or("an argument is a text, a number, a boolean, or {\"b64\": bytes}")?)
 }
 
-/// The arguments of a command that may be run over HTTP.
+/// Checks the arguments of a command that may be run over HTTP.
 ///
 /// # Errors
 /// What is wrong with them.
@@ -133,7 +133,7 @@ pub(crate) fn check(parsed: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, String> {
     Ok(parsed)
 }
 
-/// As the connection takes them.
+/// Returns the arguments in the form that the connection takes.
 pub(crate) fn slices(arguments: &[Vec<u8>]) -> Vec<&[u8]> {
     arguments.iter().map(Vec::as_slice).collect()
 }
@@ -143,7 +143,7 @@ fn database(body: &Body) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// `POST /api/command`: one command, its reply as a tree.
+/// `POST /api/command`: runs one command and returns its reply as a tree.
 pub(crate) async fn command(
     State(shared): State<Shared>,
     headers: HeaderMap,
@@ -159,7 +159,7 @@ pub(crate) async fn command(
     Ok(Json(json!({"reply": tree(&replies[0]), "us": took_us})).into_response())
 }
 
-/// `POST /api/pipeline`: several commands in order, their replies as trees.
+/// `POST /api/pipeline`: runs several commands in order and returns their replies as trees.
 pub(crate) async fn pipeline(
     State(shared): State<Shared>,
     headers: HeaderMap,
@@ -178,7 +178,8 @@ pub(crate) async fn pipeline(
     Ok(Json(json!({"replies": replies})).into_response())
 }
 
-/// `POST /api/keys`: one step through the keys of a database, and how much of it was seen by then.
+/// `POST /api/keys`: one step of a scan of a database's keys, with the share of the keyspace
+/// scanned so far.
 pub(crate) async fn keys(
     State(shared): State<Shared>,
     headers: HeaderMap,
@@ -225,7 +226,8 @@ pub(crate) async fn keys(
     Ok(Json(step).into_response())
 }
 
-/// How much of the keyspace a walk has seen at a cursor: its bits are those of the place, the lowest one first.
+/// Returns the share of the keyspace that a scan has covered at a cursor. The cursor's bits are
+/// those of the position, lowest bit first.
 #[allow(clippy::cast_precision_loss, reason = "shown in per cent")]
 fn share_seen(cursor: &str) -> f64 {
     match cursor.parse::<u64>() {
@@ -234,7 +236,7 @@ fn share_seen(cursor: &str) -> f64 {
     }
 }
 
-/// Type, time to live and memory of keys; nothing for what the user may not ask.
+/// Returns type, time to live and memory of keys, without the fields that the user may not query.
 async fn describe(
     shared: &Shared,
     headers: &HeaderMap,
@@ -286,7 +288,7 @@ fn reason(value: &Value) -> String {
     }
 }
 
-/// `POST /api/value`: what a key holds, a page of it.
+/// `POST /api/value`: returns one page of a key's value.
 pub(crate) async fn value(
     State(shared): State<Shared>,
     headers: HeaderMap,
@@ -328,7 +330,8 @@ pub(crate) async fn value(
     Ok(Json(shown).into_response())
 }
 
-/// What asks for the length of a value and for a page of it. `from` is an index, a cursor or an entry's id.
+/// Returns the commands that query the length of a value and a page of it. `from` is an index, a
+/// cursor or an entry's id.
 fn page_of(kind: &str, key: &[u8], from: &str) -> Vec<Vec<Vec<u8>>> {
     let words = |text: &str| -> Vec<Vec<u8>> {
         let parts = text.split(' ').map(|part| {

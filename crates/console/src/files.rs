@@ -1,4 +1,4 @@
-//! The page: files in the program, the same for everybody. There is no data in them.
+//! The page: files in the program, the same for every user. They contain no data.
 
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -8,7 +8,7 @@ use access::Digest;
 
 use crate::shared::Shared;
 
-/// Name, kind and text of each.
+/// Name, content type and text of each file.
 const FILES: &[(&str, &str, &str)] = &[
     (
         "index.html",
@@ -47,7 +47,7 @@ const FILES: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Whether there is a file of this name.
+/// Returns whether there is a file of this name.
 pub(crate) fn has(name: &str) -> bool {
     FILES.iter().any(|(known, ..)| *known == name)
 }
@@ -85,7 +85,7 @@ pub(crate) async fn file(
 mod tests {
     use super::*;
 
-    /// The promise of the design: what a browser loads is small, and has no code in the document.
+    /// The design promises that a browser loads little, and that the document contains no code.
     #[test]
     fn the_page_is_small_and_has_no_inline_code() {
         let bytes: usize = FILES.iter().map(|(_, _, text)| text.len()).sum();

@@ -1,8 +1,9 @@
-//! What is refused before anything looks at it: requests that a foreign page had a browser send.
+//! Checks before any handler runs: they refuse requests that a foreign page made a browser send.
 //!
-//! `Host` has to name this machine or an allowed name: a name that a foreign page owns and that resolves to this
-//! machine (DNS rebinding) is neither. A change is a POST of JSON with a header that no form and no plain cross-origin
-//! request can carry, and its `Origin`, where there is one, is the host that it was sent to.
+//! `Host` must name this machine or an allowed name. A name that a foreign page owns and that
+//! resolves to this machine (DNS rebinding) is neither. A change must be a POST of JSON with a
+//! header that no form and no plain cross-origin request can carry, and its `Origin`, if present,
+//! must be the host that the request was sent to.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,14 +16,14 @@ use axum::response::{IntoResponse as _, Response};
 use crate::rest;
 use crate::shared::Shared;
 
-/// The header that every change has to have.
+/// The header that every change must have.
 const OWN_HEADER: &str = "x-iolite";
 
-/// What pages may load and be part of.
+/// The policy for what pages may load and which pages may embed them.
 const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
      connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// Refuses what no honest client sends, and adds the headers that bind browsers.
+/// Refuses requests that no honest client sends, and adds the headers that restrict browsers.
 pub(crate) async fn check(
     State(shared): State<Shared>,
     ConnectInfo(from): ConnectInfo<SocketAddr>,
@@ -78,8 +79,8 @@ fn bind(headers: &mut HeaderMap) {
     headers.entry(header::CACHE_CONTROL).or_insert(no_store);
 }
 
-/// Whether a request is one of those that are served to who shows a token, and shows none: programs know what the answer to
-/// that looks like. It runs nothing, so that no page gains by it.
+/// Returns whether a request may only be served with a token and has none. Programs know the
+/// response to that. The request runs nothing, so no foreign page gains by it.
 fn is_command_without_token(request: &Request) -> bool {
     let headers = request.headers();
     let path = request.uri().path();
@@ -94,7 +95,7 @@ fn fault_of_change(request: &Request) -> Option<&'static str> {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let kind = text(header::CONTENT_TYPE).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
-    // A program that carries its own key is no browser that was misled.
+    // A program that sends its own token is not a misled browser.
     let has_token = text(header::AUTHORIZATION).is_some_and(|value| value.starts_with("Bearer "));
     if !has_token && !kind.eq_ignore_ascii_case("application/json") {
         return Some("a change is sent as application/json");
@@ -109,7 +110,8 @@ fn fault_of_change(request: &Request) -> Option<&'static str> {
     (of_origin != Some(host)).then_some("the header Origin is of another page")
 }
 
-/// Whether a request was sent to this machine by a name or address that no foreign page can own.
+/// Returns whether a request was sent to this machine by a name or address that no foreign page can
+/// own.
 fn host_is_known(headers: &HeaderMap, allowed: &[String]) -> bool {
     let mut hosts = headers.get_all(header::HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else {
@@ -127,7 +129,7 @@ fn host_is_known(headers: &HeaderMap, allowed: &[String]) -> bool {
             .any(|one| one == "*" || one.eq_ignore_ascii_case(name))
 }
 
-/// The host of `host`, `host:port`, `[address]` or `[address]:port`.
+/// Returns the host of `host`, `host:port`, `[address]` or `[address]:port`.
 fn without_port(host: &str) -> &str {
     if let Some(rest) = host.strip_prefix('[') {
         return rest.split_once(']').map_or("", |(address, _)| address);

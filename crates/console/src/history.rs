@@ -1,4 +1,5 @@
-//! What was: an hour by second and a day by minute of some series, and how long commands took in each.
+//! The history: some series, an hour by second and a day by minute, with the latencies of commands
+//! in each frame.
 
 use std::collections::VecDeque;
 
@@ -8,16 +9,16 @@ use serde_json::{Value as Json, json};
 use crate::limits::{MINUTES_KEPT, SECONDS_KEPT};
 use crate::ports::Section;
 
-/// How a series is made of a value of INFO.
+/// The way in which a series is computed from a value of INFO.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Made {
-    /// As it is.
+    /// The value itself.
     AsIs,
-    /// What it grows by in a second.
+    /// The value's increase per second.
     Rate,
 }
 
-/// Name, value of INFO, how it is made.
+/// Name, value of INFO, computation.
 const SERIES: &[(&str, &str, Made)] = &[
     ("ops", "total_commands_processed", Made::Rate),
     ("hits", "keyspace_hits", Made::Rate),
@@ -55,10 +56,10 @@ const SERIES: &[(&str, &str, Made)] = &[
     ("uptime", "uptime_in_seconds", Made::AsIs),
     ("keys", "keys", Made::AsIs),
 ];
-/// Limits of latency, from LATENCY HISTOGRAM's first to its last, and beyond.
+/// Number of latency buckets: LATENCY HISTOGRAM's first to last, and one beyond.
 const ROWS: usize = 27;
 
-/// One second, or the mean of a minute.
+/// One second, or the mean of one minute.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
     unix_s: u64,
@@ -66,7 +67,7 @@ pub(crate) struct Frame {
     latency: [u32; ROWS],
 }
 
-/// All of it.
+/// All frames.
 #[derive(Default)]
 pub(crate) struct History {
     seconds: VecDeque<Frame>,
@@ -74,14 +75,15 @@ pub(crate) struct History {
     counted: Option<Counted>,
 }
 
-/// What was counted by a moment.
+/// The counters at one moment.
 struct Counted {
     values: Vec<f64>,
     latency: [f64; ROWS],
 }
 
 impl History {
-    /// Takes what is now, a second after the last; the frame of that second.
+    /// Takes the current values, one second after the previous ones, and returns the frame of that
+    /// second.
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -144,7 +146,7 @@ impl History {
         keep(&mut self.minutes, frame, MINUTES_KEPT);
     }
 
-    /// The last frames, by second or by minute.
+    /// Returns the last frames, by second or by minute.
     pub(crate) fn last(&self, count: usize, by_minute: bool) -> Json {
         let frames = if by_minute {
             &self.minutes
@@ -171,7 +173,7 @@ impl Frame {
     }
 }
 
-/// The value of each series, before it is made a rate.
+/// Returns the value of each series before the rate is computed.
 fn read(info: &[Section]) -> Vec<f64> {
     let fields = || info.iter().flat_map(|section| &section.fields);
     let keys = || {
@@ -193,7 +195,8 @@ fn read(info: &[Section]) -> Vec<f64> {
     SERIES.iter().map(value).collect()
 }
 
-/// How many commands took up to each limit and longer than the one before, of all commands together.
+/// Returns how many commands took at most each limit and more than the previous limit, over all
+/// commands.
 fn latency(metrics: &[Metric]) -> [f64; ROWS] {
     let mut rows = [0.0; ROWS];
     let all = metrics
@@ -280,7 +283,7 @@ mod tests {
             (frame["l"][0].as_u64(), frame["l"][1].as_u64()),
             (Some(2), Some(6))
         );
-        // After CONFIG RESETSTAT a counter begins again.
+        // After CONFIG RESETSTAT a counter restarts.
         let frame = history
             .take(102, &info(10.0, 4.0), &metrics(&[0.0, 0.0]))
             .unwrap();

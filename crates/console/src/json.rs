@@ -1,21 +1,22 @@
-//! Replies as JSON that keeps their kinds apart, and arguments from it. Bytes are base64 both ways.
+//! Conversion of replies to JSON that preserves their kinds, and of JSON to arguments. Bytes are
+//! base64 both ways.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use protocol::Value;
 use serde_json::{Value as Json, json};
 
-/// Bytes as base64.
+/// Encodes bytes as base64.
 pub(crate) fn encode(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// What base64 stands for.
+/// Decodes base64.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok()
 }
 
-/// An argument: a text, a number, a boolean, or `{"b64": …}`.
+/// Returns an argument from a text, a number, a boolean, or `{"b64": …}`.
 pub(crate) fn argument(json: &Json) -> Option<Vec<u8>> {
     match json {
         Json::String(text) => Some(text.clone().into_bytes()),
@@ -26,7 +27,7 @@ pub(crate) fn argument(json: &Json) -> Option<Vec<u8>> {
     }
 }
 
-/// A reply as a tree of objects with one field, which names the kind.
+/// Returns a reply as a tree of objects with one field each, which names the kind.
 pub(crate) fn tree(value: &Value) -> Json {
     let all = |values: &[Value]| values.iter().map(tree).collect::<Vec<Json>>();
     let pairs = |pairs: &[(Value, Value)]| {
@@ -39,7 +40,7 @@ pub(crate) fn tree(value: &Value) -> Json {
     match value {
         Value::Simple(bytes) => json!({"simple": text(bytes)}),
         Value::Error(bytes) => json!({"error": text(bytes)}),
-        // A browser's numbers are too short for it.
+        // A browser's numbers cannot hold it exactly.
         Value::Integer(number) => json!({"integer": number.to_string()}),
         Value::Bulk(bytes) => json!({"bulk": encode(bytes)}),
         Value::Null | Value::NullArray => json!({"null": true}),
@@ -60,12 +61,12 @@ pub(crate) fn tree(value: &Value) -> Json {
     }
 }
 
-/// A reply as it is in the REST interface that programs know: no kinds, texts as they are.
+/// Returns a reply in the form of the REST interface that programs know: no kinds, texts unchanged.
 pub(crate) fn plain(value: &Value) -> Json {
     shown(value, &|bytes| String::from_utf8_lossy(bytes).into_owned())
 }
 
-/// The same with texts in base64, all but the status OK.
+/// As [`plain`], but with all texts in base64 except the status OK.
 pub(crate) fn encoded(value: &Value) -> Json {
     if matches!(value, Value::Simple(text) if text == b"OK") {
         return json!("OK");

@@ -1,10 +1,11 @@
 //! The management port: health, metrics, an API that runs commands as the user who is logged in, and the page that
 //! uses it.
 //!
-//! One thread of its own serves it ([`Console`]); no worker ever does. What it tells comes through two ports that the
-//! server gives it ([`Figures`], [`Sessions`]): it knows no store, no sockets of workers and no command. Whatever a
-//! browser may be made to send is refused before it is looked at ([`guard`]); what remains runs with the rights of the
-//! user, command by command, as on any connection.
+//! One thread of its own serves it ([`Console`]); no worker ever does. It gets its data through two
+//! ports that the server provides ([`Figures`], [`Sessions`]): it knows no store, no sockets of
+//! workers and no command. Requests that a foreign page may have made a browser send are refused
+//! before any handler runs ([`guard`]). All other requests run with the rights of the user, command
+//! by command, as on any connection.
 #![forbid(unsafe_code)]
 
 mod api;
@@ -34,5 +35,5 @@ pub use ports::{
 pub use serve::{Console, answer};
 pub use settings::{MetricsAuth, Settings};
 pub use text::{Format, write};
-/// A connection that came.
+/// An accepted connection.
 pub use tokio::net::TcpStream;

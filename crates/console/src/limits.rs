@@ -1,36 +1,36 @@
-//! What the management port may be made to hold, by name.
+//! The limits of the management port.
 
 use std::time::Duration;
 
-/// Connections at a time; more wait in the kernel's queue.
+/// Maximum number of simultaneous connections. Others wait in the kernel's queue.
 pub(crate) const CONNECTIONS_MAX: usize = 64;
-/// Event streams at a time.
+/// Maximum number of simultaneous event streams.
 pub(crate) const STREAMS_MAX: usize = 8;
-/// Bytes of a request's line and headers.
+/// Maximum size of a request's line and headers.
 pub(crate) const HEAD_BYTES_MAX: usize = 16 * 1024;
-/// Headers of a request.
+/// Maximum number of headers of a request.
 pub(crate) const HEADERS_MAX: usize = 64;
-/// Bytes of a request's body.
+/// Maximum size of a request's body.
 pub(crate) const BODY_BYTES_MAX: usize = 1024 * 1024;
-/// How long a request's head, and then its body, may take.
+/// Maximum time for a request's head, and then again for its body.
 pub(crate) const REQUEST_TIME_MAX: Duration = Duration::from_secs(10);
-/// How long a command may take that came over HTTP.
+/// Maximum time for a command sent over HTTP.
 pub(crate) const COMMAND_TIME_MAX: Duration = Duration::from_secs(10);
-/// Commands of one request.
+/// Maximum number of commands in one request.
 pub(crate) const PIPELINE_MAX: usize = 128;
-/// Arguments of a command.
+/// Maximum number of arguments of a command.
 pub(crate) const ARGUMENTS_MAX: usize = 1024;
-/// Bytes of a command's reply.
+/// Maximum size of a command's reply.
 pub(crate) const REPLY_BYTES_MAX: usize = 8 << 20;
-/// Logged in at a time.
+/// Maximum number of simultaneous logins.
 pub(crate) const SESSIONS_MAX: usize = 64;
-/// Bytes of a user's name or password.
+/// Maximum size of a user's name or password.
 pub(crate) const CREDENTIAL_BYTES_MAX: usize = 512;
-/// Seconds of which the history has a frame each: an hour.
+/// Number of seconds for which the history has a frame each: an hour.
 pub(crate) const SECONDS_KEPT: usize = 3600;
-/// Minutes of which it has one each: a day.
+/// Number of minutes for which it has a frame each: a day.
 pub(crate) const MINUTES_KEPT: usize = 1440;
-/// Seconds that a stream begins with.
+/// Number of past seconds that a stream begins with.
 pub(crate) const SECONDS_FIRST: usize = 300;
-/// Spans that the page shows.
+/// Number of spans that the page shows.
 pub(crate) const SPANS_SHOWN: usize = 100;

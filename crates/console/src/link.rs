@@ -1,4 +1,5 @@
-//! Commands over a connection inside the process: bytes out, replies in, within a time.
+//! Commands over a connection inside the process: sends bytes and receives replies within a time
+//! limit.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,12 +12,12 @@ use tokio::time::{Duration, Instant, sleep, timeout_at};
 use crate::limits::{COMMAND_TIME_MAX, REPLY_BYTES_MAX};
 use crate::ports::{Link, Sessions};
 
-/// Bytes that are received at once.
+/// Number of bytes received at once.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// How long to wait before more is sent where there was no room.
+/// Time to wait before sending again after the connection took nothing.
 const NO_ROOM_PAUSE: Duration = Duration::from_millis(1);
 
-/// Why a connection can be used no more.
+/// The reason why a connection is no longer usable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The server closed it: the user was removed, or the client killed.
@@ -28,7 +29,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// For people.
+    /// Returns the reason as text for people.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::Closed => "the session was closed by the server",
@@ -42,18 +43,18 @@ impl Fault {
     }
 }
 
-/// A connection and what of its input is no whole reply yet.
+/// A connection, with input that is not a whole reply yet.
 pub(crate) struct Conversation {
     link: Box<dyn Link>,
     arrived: Arc<Notify>,
     input: Vec<u8>,
-    /// The database that it is in.
+    /// The selected database.
     pub(crate) database: u32,
     is_broken: bool,
 }
 
 impl Conversation {
-    /// A new one for who is at this address.
+    /// Opens a connection for the client at this address.
     pub(crate) fn open(sessions: &dyn Sessions, from: SocketAddr) -> io::Result<Self> {
         let arrived = Arc::new(Notify::new());
         let bell = Arc::clone(&arrived);
@@ -67,12 +68,13 @@ impl Conversation {
         })
     }
 
-    /// Runs commands, one after the other, and gives their replies.
+    /// Runs commands in order and returns their replies.
     pub(crate) async fn run(&mut self, requests: &[Vec<&[u8]>]) -> Result<Vec<Value>, Fault> {
         if self.is_broken {
             return Err(Fault::Closed);
         }
-        // Whoever drops this half way leaves replies that nobody waits for.
+        // If the caller drops this future midway, replies remain unread. The connection then counts
+        // as broken.
         self.is_broken = true;
         let done = self.converse(requests).await;
         self.is_broken = done.is_err();
@@ -140,7 +142,7 @@ impl Conversation {
             decode_value(&self.input[taken..]).map_err(|_| Fault::Closed)?
         {
             taken += count;
-            // Messages that nobody asked for here.
+            // Push messages were not requested here.
             if !matches!(value, Value::Push(_)) {
                 replies.push(value);
             }

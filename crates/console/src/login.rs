@@ -1,4 +1,5 @@
-//! Who is logged in: a random word in a cookie, kept here as its hash, and the connection that runs the user's commands.
+//! Logins: a random word in a cookie, stored here as its hash, and the connection that runs the
+//! user's commands.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -22,7 +23,7 @@ use crate::shared::Shared;
 /// The cookie's name.
 const COOKIE: &str = "iolite_session";
 
-/// Who is logged in.
+/// A login of a user.
 #[derive(Clone)]
 pub(crate) struct Login {
     /// The user's name.
@@ -34,7 +35,7 @@ pub(crate) struct Login {
     used: Instant,
 }
 
-/// All of them, by the hash of their word.
+/// All logins, by the hash of their word.
 #[derive(Default)]
 pub(crate) struct Logins(Mutex<HashMap<String, Login>>);
 
@@ -43,18 +44,19 @@ impl Logins {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many there are.
+    /// Returns the number of logins.
     pub(crate) fn count(&self) -> usize {
         self.all().len()
     }
 
-    /// Forgets those whose time is over.
+    /// Removes the logins that have expired.
     pub(crate) fn end_old(&self) {
         let now = Instant::now();
         self.all().retain(|_, login| login.until > now);
     }
 
-    /// Lets somebody in; who was heard of least lately has to log in again where there are too many.
+    /// Adds a login and returns its word. If there are too many, the least recently used login is
+    /// removed.
     fn add(&self, login: Login) -> String {
         let mut all = self.all();
         while all.len() >= SESSIONS_MAX {
@@ -75,7 +77,7 @@ fn key(word: &str) -> String {
     Digest::of(word.as_bytes()).to_hex()
 }
 
-/// The word in the cookie.
+/// Returns the word in the cookie.
 fn word(headers: &HeaderMap) -> Option<&str> {
     let cookies = headers.get_all(header::COOKIE).iter();
     let mut cookies = cookies
@@ -84,7 +86,7 @@ fn word(headers: &HeaderMap) -> Option<&str> {
     cookies.find_map(|one| one.trim().strip_prefix(COOKIE)?.strip_prefix('='))
 }
 
-/// Who sent a request, if that is known and nothing about the user has changed since.
+/// Returns the login of a request, if it is known and its user has not changed since.
 pub(crate) fn who(shared: &Shared, headers: &HeaderMap) -> Option<Login> {
     let key = key(word(headers)?);
     let login = {
@@ -101,7 +103,7 @@ pub(crate) fn who(shared: &Shared, headers: &HeaderMap) -> Option<Login> {
     None
 }
 
-/// Why a request is not answered.
+/// The reason why a request is refused.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refusal(StatusCode, &'static str);
 
@@ -111,18 +113,18 @@ impl From<Refusal> for Response {
     }
 }
 
-/// As [`who`], for what nobody is shown otherwise.
+/// As [`who`], for requests that require a login.
 ///
 /// # Errors
-/// Who has to log in first.
+/// If the client has to log in first.
 pub(crate) fn required(shared: &Shared, headers: &HeaderMap) -> Result<Login, Refusal> {
     who(shared, headers).ok_or(Refusal(StatusCode::UNAUTHORIZED, "log in first"))
 }
 
-/// As [`required`], for what INFO tells.
+/// As [`required`], for the values of INFO.
 ///
 /// # Errors
-/// The same, and who may not run INFO.
+/// As [`required`], and if the user may not run INFO.
 pub(crate) fn required_for_info(shared: &Shared, headers: &HeaderMap) -> Result<(), Refusal> {
     let login = required(shared, headers)?;
     if shared.sessions.allows(login.user.as_bytes(), "info") {
@@ -132,14 +134,14 @@ pub(crate) fn required_for_info(shared: &Shared, headers: &HeaderMap) -> Result<
     Err(Refusal(StatusCode::FORBIDDEN, reason))
 }
 
-/// Ends the session of a request.
+/// Ends the login of a request.
 pub(crate) fn end(shared: &Shared, headers: &HeaderMap) {
     if let Some(word) = word(headers) {
         shared.logins.all().remove(&key(word));
     }
 }
 
-/// `POST /login`: a user's name and password for a cookie.
+/// `POST /login`: takes a user's name and password and sets a cookie.
 pub(crate) async fn log_in(
     State(shared): State<Shared>,
     ConnectInfo(from): ConnectInfo<SocketAddr>,
@@ -204,7 +206,7 @@ pub(crate) async fn log_in(
     ([(header::SET_COOKIE, cookie)], Json(json!({"user": user}))).into_response()
 }
 
-/// What has a browser keep the cookie to encrypted connections.
+/// Returns the cookie attribute that restricts the cookie to encrypted connections.
 fn secure(shared: &Shared) -> &'static str {
     match shared.settings().is_encrypted {
         true => "; Secure",
@@ -226,7 +228,7 @@ pub(crate) async fn log_out(State(shared): State<Shared>, headers: HeaderMap) ->
     ([(header::SET_COOKIE, cookie)], Json(json!({}))).into_response()
 }
 
-/// `GET /api/session`: who is logged in, and whether anybody has to.
+/// `GET /api/session`: returns the user who is logged in, and whether a login is required.
 pub(crate) async fn session(State(shared): State<Shared>, headers: HeaderMap) -> Response {
     let user = who(&shared, &headers).map(|login| login.user);
     Json(json!({"user": user, "open": shared.sessions.is_open()})).into_response()

@@ -1,4 +1,4 @@
-//! Who may read metrics, and `/metrics` itself.
+//! Access to metrics, and `/metrics` itself.
 
 use std::net::SocketAddr;
 
@@ -14,9 +14,9 @@ use crate::settings::MetricsAuth;
 use crate::shared::Shared;
 use crate::text::{Format, write};
 
-/// Bytes of a token file.
+/// Maximum size of a token file.
 const TOKEN_BYTES_MAX: u64 = 4096;
-/// Names that a request may ask for.
+/// Maximum number of names that a request may ask for.
 const NAMES_MAX: usize = 256;
 
 /// `GET /metrics`.
@@ -45,7 +45,7 @@ pub(crate) async fn metrics(
     ([(header::CONTENT_TYPE, format.content_type())], text).into_response()
 }
 
-/// The values of `name[]`.
+/// Returns the values of `name[]`.
 fn names(query: &str) -> Vec<String> {
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let names = pairs.filter(|(name, _)| matches!(*name, "name[]" | "name%5B%5D" | "name%5b%5d"));
@@ -65,7 +65,8 @@ fn may_read(shared: &Shared, from: SocketAddr, headers: &HeaderMap) -> bool {
     is_free || login::who(shared, headers).is_some() || is_proved(shared, from, headers)
 }
 
-/// Whether a request has the token of the file, or name and password of a user who may run INFO.
+/// Returns whether a request has the token of the file, or the name and password of a user who may
+/// run INFO.
 fn is_proved(shared: &Shared, from: SocketAddr, headers: &HeaderMap) -> bool {
     let given = headers
         .get(header::AUTHORIZATION)
@@ -75,7 +76,7 @@ fn is_proved(shared: &Shared, from: SocketAddr, headers: &HeaderMap) -> bool {
     };
     if scheme.eq_ignore_ascii_case("bearer") {
         let token = token(shared);
-        // Their hashes are compared, in a time that does not depend on where they differ.
+        // The hashes are compared, in a time that does not depend on where they differ.
         return token
             .is_some_and(|token| Digest::of(&token).is_same(&Digest::of(rest.trim().as_bytes())));
     }

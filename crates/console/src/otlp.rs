@@ -1,16 +1,18 @@
-//! Metrics and spans sent to a collector of OpenTelemetry: OTLP over HTTP, in its JSON form.
+//! Export of metrics and spans to an OpenTelemetry collector: OTLP over HTTP, in its JSON form.
 //!
 //! ```text
 //!   every interval: metrics with a name of OpenTelemetry ──> document ──> POST endpoint/v1/metrics
 //!                   spans that were noted since          ──> document ──> POST endpoint/v1/traces
 //! ```
 //!
-//! All values of metrics are sums since the start of the server, or values of now. So nothing waits for a collector that is
-//! down: what it misses is in the next document, but for the points between. Spans wait, as many as there may be, and the others
-//! are counted. No library of OpenTelemetry is needed for it.
+//! All values of metrics are sums since the start of the server, or current values. So nothing
+//! needs to be kept for a collector that is down: the next document contains what it missed, except
+//! the points in between. Spans are kept up to a limit, and the spans beyond it are counted. No
+//! OpenTelemetry library is needed.
 //!
-//! An encrypted endpoint is sent nothing, headers neither, unless an authority signed its certificate. Where that fails the
-//! log says so once, with the certificate, and not again until another reason, or a document that was taken.
+//! Nothing is sent to an encrypted endpoint, not even headers, unless an authority signed its
+//! certificate. If that fails, the log names the certificate once. It reports again only after
+//! another reason, or after a document was accepted.
 
 mod metrics;
 mod sending;
@@ -26,28 +28,29 @@ use crate::shared::{Exported, Shared};
 
 pub use sending::Target;
 
-/// The settings are looked at again so often while nothing is sent.
+/// Interval at which the settings are checked while nothing is sent.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// What is told of metrics to a collector.
+/// The settings of the export to a collector.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Export {
-    /// Where the collector is: `http://host:4318`, or `https://`; empty for nowhere.
+    /// The collector's address: `http://host:4318`, or `https://`; empty for no export.
     pub endpoint: String,
-    /// Between two documents.
+    /// Time between two documents.
     pub interval: Duration,
-    /// A file of headers, a line each, as `Authorization: Bearer …`.
+    /// A file of headers, one per line, such as `Authorization: Bearer …`.
     pub headers_file: Option<std::path::PathBuf>,
-    /// Who signs the collector's certificate; the system's authorities without.
+    /// The authorities that may sign the collector's certificate; the system's authorities if
+    /// `None`.
     pub authorities_file: Option<std::path::PathBuf>,
-    /// What the server is: `service.name` and the like.
+    /// Attributes of the server: `service.name` and others.
     pub resource: Vec<(String, String)>,
 }
 
-/// Sends metrics and spans for as long as the port is open, where settings say so.
+/// Sends metrics and spans while the port is open, to the endpoint in the settings.
 pub(crate) async fn export(shared: Shared) {
     let clock = SystemClock::new();
-    // The port opens when the server starts: sums are since then.
+    // The port opens when the server starts, so sums count from then on.
     let started_unix_ns = clock.now_unix_us().saturating_mul(1000);
     let mut exporter = Exporter::new(shared);
     loop {
@@ -65,12 +68,12 @@ pub(crate) async fn export(shared: Shared) {
     }
 }
 
-/// What is between two sendings.
+/// The state between two sendings.
 struct Exporter {
     shared: Shared,
-    /// Spans that were not taken yet.
+    /// Spans that were not accepted yet.
     spans: Vec<Span>,
-    /// What the log was told last.
+    /// The last failure written to the log.
     told: Option<String>,
 }
 
@@ -83,12 +86,13 @@ impl Exporter {
         }
     }
 
-    /// Sends what there is.
+    /// Sends the current metrics and the waiting spans.
     async fn turn(&mut self, target: &Target, export: &Export, from_to_unix_ns: [u64; 2]) {
         let body = metrics::document(&self.shared.all_metrics(), export, from_to_unix_ns);
         self.send(target, export, &body).await;
         if self.spans.is_empty() {
-            // Those that were not taken are sent again, and others wait meanwhile where they were noted.
+            // Spans that were not accepted are sent again. New spans meanwhile stay where they were
+            // recorded.
             self.spans = self.shared.figures.take_spans();
             self.shared.keep_spans(&self.spans);
         }
@@ -100,7 +104,7 @@ impl Exporter {
         }
     }
 
-    /// Sends a document; whether it was taken.
+    /// Sends a document. Returns whether it was accepted.
     async fn send(&mut self, target: &Target, export: &Export, body: &str) -> bool {
         let outgoing = self.shared.outgoing.as_deref();
         let sent = sending::send(target, export, body, outgoing).await;
@@ -123,7 +127,7 @@ impl Exporter {
     }
 }
 
-/// What the server is.
+/// Returns the attributes of the server.
 fn resource(export: &Export) -> Value {
     let all = export.resource.iter();
     let all: Vec<Value> = all.map(|(name, value)| attribute(name, value)).collect();

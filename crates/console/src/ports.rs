@@ -1,4 +1,4 @@
-//! What the server gives the console: figures to tell, and sessions to run commands in.
+//! The ports that the server provides: figures to show, and sessions to run commands in.
 
 use std::future::Future;
 use std::io;
@@ -13,138 +13,142 @@ use base::spans::Span;
 /// One value of INFO.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
-    /// Its name.
+    /// The field's name.
     pub name: String,
-    /// As INFO shows it.
+    /// The value as INFO shows it.
     pub text: String,
-    /// As a number, where it is one.
+    /// The value as a number, or `None` if it is not one.
     pub number: Option<f64>,
 }
 
 /// A section of INFO.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Section {
-    /// Its name.
+    /// The section's name.
     pub name: &'static str,
-    /// Its values.
+    /// The section's values.
     pub fields: Vec<Field>,
 }
 
-/// Why a server that runs serves nobody.
+/// The reason why a running server serves no clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unready {
     /// The first word of the error that clients get.
     pub word: &'static str,
-    /// For people.
+    /// The reason as text for people.
     pub reason: String,
 }
 
-/// What the server tells of itself. Takes no lock that a worker takes.
+/// The server's figures. Its methods take no lock that a worker takes.
 pub trait Figures: Send + Sync {
-    /// All metrics.
+    /// Returns all metrics.
     fn metrics(&self) -> Vec<Metric>;
 
-    /// The sections asked for, in lower case; none means those of INFO without arguments.
+    /// Returns the requested sections; names are in lower case. An empty list means the sections of
+    /// INFO without arguments.
     fn info(&self, asked: &[String]) -> Vec<Section>;
 
-    /// Has every worker show that it turns.
+    /// Asks every worker to show that its event loop runs.
     fn nudge(&self);
 
-    /// Workers that have not turned since the last nudge.
+    /// Returns the workers that have not run a turn since the last nudge.
     fn stuck(&self) -> Vec<usize>;
 
-    /// Whether it serves clients.
+    /// Checks whether the server serves clients.
     ///
     /// # Errors
-    /// Why it does not.
+    /// The reason why it does not.
     fn ready(&self) -> Result<(), Unready>;
 
-    /// Lines of the server log that were written since the one of this number, with their numbers.
+    /// Returns the lines of the server log after the line with this number, with their numbers.
     fn log_lines(&self, after: u64) -> Vec<(u64, String)>;
 
-    /// Writes a warning into the server log.
+    /// Writes a warning to the server log.
     fn warn(&self, _text: &str) {}
 
-    /// Takes away what is to be told of what took how long.
+    /// Takes the recorded spans.
     fn take_spans(&self) -> Vec<Span> {
         Vec::new()
     }
 
-    /// How many of these were not kept.
+    /// Returns the number of spans that were dropped.
     fn dropped_spans(&self) -> u64 {
         0
     }
 }
 
-/// What became of a login.
+/// The result of a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// The user may come in.
+    /// The user is admitted.
     Admitted,
-    /// There is no such user, or the password is another one.
+    /// The user does not exist, or the password is wrong.
     Refused,
-    /// The address failed too often.
+    /// Too many logins from the address failed.
     TooOften,
 }
 
-/// A connection inside the process, in the protocol of clients. Neither end waits.
+/// A connection inside the process that uses the client protocol. Neither end blocks.
 pub trait Link: Send {
-    /// Takes bytes that the server sent; nothing was sent where that would block.
+    /// Receives bytes that the server sent. Fails with `WouldBlock` if there are none.
     ///
     /// # Errors
-    /// When the server has closed it.
+    /// If the server has closed the connection.
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Sends bytes, or as many as there is room for.
+    /// Sends as many bytes as fit.
     ///
     /// # Errors
-    /// When the server has closed it, or there is no room.
+    /// If the server has closed the connection, or nothing fits.
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize>;
 }
 
-/// Where commands run.
+/// The sessions in which commands run.
 pub trait Sessions: Send + Sync {
-    /// Opens a connection for who is at this address; `notify` is called when bytes are there.
+    /// Opens a connection for the client at this address. `notify` is called when there are bytes
+    /// to receive.
     ///
     /// # Errors
-    /// When there are too many clients.
+    /// If there are too many clients.
     fn open(
         &self,
         from: SocketAddr,
         notify: Arc<dyn Fn() + Send + Sync>,
     ) -> io::Result<Box<dyn Link>>;
 
-    /// Whether a user with this password may run the command of this name.
+    /// Checks whether a user with this password may run the command of this name.
     fn may(&self, user: &[u8], password: &[u8], command: &str, from: SocketAddr) -> Admission;
 
-    /// Whether a user may run the command of this name.
+    /// Returns whether a user may run the command of this name.
     fn allows(&self, user: &[u8], command: &str) -> bool;
 
-    /// Whether who connects needs no password.
+    /// Returns whether a new connection needs no password.
     fn is_open(&self) -> bool;
 
-    /// What changes when the user does: another rule, another password; nothing for who is none.
+    /// Returns a mark that changes when the user's rules or password change, or `None` if there is
+    /// no such user.
     fn mark(&self, user: &[u8]) -> Option<u64>;
 }
 
-/// Bytes both ways.
+/// A stream of bytes in both directions.
 pub trait Duplex: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin {}
 
 impl<T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin> Duplex for T {}
 
-/// A connection once its handshake is made.
+/// A future of an accepted connection after its handshake.
 pub type Encrypted = Pin<Box<dyn Future<Output = io::Result<Box<dyn Duplex>>> + Send>>;
 
-/// What makes encrypted connections of those that come.
+/// The encryption of accepted connections.
 pub trait Encryption: Send + Sync {
-    /// Makes the handshake, with the certificate of this moment.
+    /// Makes the handshake, with the current certificate.
     fn accept(&self, stream: tokio::net::TcpStream) -> Encrypted;
 }
 
-/// Why a server was not reached.
+/// The reason why a server was not reached.
 #[derive(Debug)]
 pub enum Unreached {
-    /// Its certificate is not trusted, or there is nothing to judge it by; for the log.
+    /// The server's certificate is not trusted, or there are no authorities to check it. The text
+    /// is for the log.
     Untrusted(String),
     /// The connection failed.
     Failed(io::Error),
@@ -156,13 +160,13 @@ impl From<io::Error> for Unreached {
     }
 }
 
-/// A connection to a server, once its handshake is made.
+/// A future of a connection to a server after its handshake.
 pub type Reached = Pin<Box<dyn Future<Output = Result<Box<dyn Duplex>, Unreached>> + Send>>;
 
-/// What makes encrypted connections to servers.
+/// The encryption of connections to servers.
 pub trait Outgoing: Send + Sync {
-    /// Makes the handshake with the server of this name, whose certificate one of the authorities in a file has signed;
-    /// the system's without.
+    /// Makes the handshake with the server of this name. One of the authorities in a file must have
+    /// signed its certificate, or one of the system's authorities if there is no file.
     fn connect(
         &self,
         stream: tokio::net::TcpStream,
@@ -171,11 +175,11 @@ pub trait Outgoing: Send + Sync {
     ) -> Reached;
 }
 
-/// What encrypts.
+/// The encryption of the port.
 #[derive(Clone, Default)]
 pub struct Encrypting {
-    /// Connections that come; with it all are encrypted.
+    /// The encryption of accepted connections. If present, all are encrypted.
     pub incoming: Option<Arc<dyn Encryption>>,
-    /// Connections to a collector, where that was built in.
+    /// The encryption of connections to a collector, if it was built in.
     pub outgoing: Option<Arc<dyn Outgoing>>,
 }

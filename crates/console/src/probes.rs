@@ -10,11 +10,11 @@ use tokio::time::{Duration, Instant, sleep};
 use crate::login;
 use crate::shared::Shared;
 
-/// How long a worker may take to turn.
+/// Maximum time that a worker may take to run a turn.
 const NUDGE_TIME_MAX: Duration = Duration::from_secs(5);
 const NUDGE_PAUSE: Duration = Duration::from_millis(5);
 
-/// `GET /healthz`: whether every worker turns.
+/// `GET /healthz`: returns whether every worker runs turns.
 pub(crate) async fn health(State(shared): State<Shared>) -> Response {
     let until = Instant::now() + NUDGE_TIME_MAX;
     shared.figures.nudge();
@@ -32,7 +32,7 @@ pub(crate) async fn health(State(shared): State<Shared>) -> Response {
     }
 }
 
-/// `GET /readyz`: whether clients are served.
+/// `GET /readyz`: returns whether clients are served.
 pub(crate) async fn ready(State(shared): State<Shared>) -> Response {
     match shared.figures.ready() {
         Ok(()) => "ok\n".into_response(),
@@ -43,7 +43,8 @@ pub(crate) async fn ready(State(shared): State<Shared>) -> Response {
     }
 }
 
-/// `GET /info.json`: the sections of INFO that the query names, with numbers as numbers.
+/// `GET /info.json`: returns the sections of INFO that the query names, with numbers as JSON
+/// numbers.
 pub(crate) async fn info(
     State(shared): State<Shared>,
     RawQuery(query): RawQuery,
@@ -57,7 +58,7 @@ pub(crate) async fn info(
     let asked: Vec<String> = asked.map(str::to_ascii_lowercase).take(32).collect();
     let sections = shared.figures.info(&asked).into_iter().map(|section| {
         let fields = section.fields.into_iter().map(|field| {
-            // Counts stay whole, however many digits they have.
+            // Integers stay exact, however many digits they have.
             let value = match (field.number, field.text.parse::<i64>()) {
                 (Some(_), Ok(whole)) => json!(whole),
                 (Some(number), Err(_)) if number.is_finite() => json!(number),

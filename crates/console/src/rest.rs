@@ -1,5 +1,6 @@
-//! Commands for programs without TCP, in the shape that HTTP clients of serverless platforms know: a list of arguments,
-//! a token, and plain JSON for an answer. A connection of its own for each request.
+//! Commands for programs without TCP, in the form that HTTP clients of serverless platforms know: a
+//! list of arguments, a token, and plain JSON as the response. Each request uses a connection of
+//! its own.
 //!
 //! ```text
 //!   POST /            ["SET", "key", "value"]                    {"result": …} or {"error": …}
@@ -8,7 +9,7 @@
 //!   GET  /set/key/value?EX=100    the command in the path; a body of a POST comes behind it
 //! ```
 //!
-//! With `Upstash-Encoding: base64` texts come in base64, all but the status OK.
+//! With `Upstash-Encoding: base64`, all texts except the status OK are in base64.
 
 use std::net::SocketAddr;
 
@@ -27,7 +28,8 @@ use crate::limits::{ARGUMENTS_MAX, PIPELINE_MAX};
 use crate::link::Conversation;
 use crate::shared::Shared;
 
-/// A user and its password from `Authorization: Bearer user:password`, or the password of the default one.
+/// Returns the user and password of `Authorization: Bearer user:password`. A token without a user
+/// is the password of the default user.
 fn token(headers: &HeaderMap) -> Option<(Vec<u8>, Vec<u8>)> {
     let given = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let token = given.strip_prefix("Bearer ")?.trim();
@@ -35,7 +37,7 @@ fn token(headers: &HeaderMap) -> Option<(Vec<u8>, Vec<u8>)> {
     Some((user.as_bytes().to_vec(), password.as_bytes().to_vec()))
 }
 
-/// How commands of a request belong together.
+/// The way in which the commands of a request belong together.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Single,
@@ -43,7 +45,8 @@ enum Form {
     Transaction,
 }
 
-/// `POST /`, `/pipeline` and `/multi-exec`: commands for programs without TCP, where `http-commands` is on.
+/// `POST /`, `/pipeline` and `/multi-exec`: run commands for programs without TCP, if
+/// `http-commands` is on.
 pub(crate) async fn rest(
     State(shared): State<Shared>,
     ConnectInfo(from): ConnectInfo<SocketAddr>,
@@ -74,7 +77,7 @@ pub(crate) async fn rest(
     }
 }
 
-/// A command in the path of a request, where `http-commands` is on.
+/// Runs a command in the path of a request, if `http-commands` is on.
 pub(crate) async fn by_path(
     State(shared): State<Shared>,
     ConnectInfo(from): ConnectInfo<SocketAddr>,
@@ -93,7 +96,7 @@ pub(crate) async fn by_path(
     }
 }
 
-/// A file of the page, or a command of one word.
+/// Returns a file of the page, or runs a command of one word.
 pub(crate) async fn file_or_command(
     state: State<Shared>,
     from: ConnectInfo<SocketAddr>,
@@ -108,7 +111,7 @@ pub(crate) async fn file_or_command(
     files::file(state, axum::extract::Path(name), headers).await
 }
 
-/// The words of a path, the body, and the names and values of the query, in this order.
+/// Returns the words of a path, the body, and the names and values of the query, in this order.
 fn words_of(uri: &Uri, body: &Bytes) -> Option<Vec<Vec<u8>>> {
     let path = uri.path().trim_matches('/');
     let mut words: Vec<Vec<u8>> = path.split('/').map(decoded).collect::<Option<_>>()?;
@@ -129,7 +132,7 @@ fn words_of(uri: &Uri, body: &Bytes) -> Option<Vec<Vec<u8>>> {
     (words.len() <= ARGUMENTS_MAX).then_some(words)
 }
 
-/// What percent signs with two digits behind them stand for.
+/// Decodes percent signs followed by two hexadecimal digits.
 fn decoded(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

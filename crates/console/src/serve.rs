@@ -1,4 +1,5 @@
-//! The thread that serves: listeners, connections within limits, routes, and a look at the figures every second.
+//! The serving thread: listeners, connections within limits, routes, and a sample of the figures
+//! every second.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -36,10 +37,10 @@ pub struct Console {
 }
 
 impl Console {
-    /// Listens and serves on a thread of its own, which `begin` is run on first.
+    /// Listens and serves on a thread of its own, which calls `begin` first.
     ///
     /// # Errors
-    /// When an address cannot be listened on, or there are too many threads.
+    /// If an address cannot be listened on, or there are too many threads.
     #[allow(
         clippy::disallowed_methods,
         reason = "the thread of the management port is made here"
@@ -84,13 +85,13 @@ impl Console {
         })
     }
 
-    /// Where it listens.
+    /// Returns the addresses of the listeners.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Goes on by other settings; where it listens stays as it is.
+    /// Applies other settings. The listeners' addresses stay.
     pub fn change(&self, settings: Settings) {
         self.shared.change(settings);
     }
@@ -100,7 +101,7 @@ impl Drop for Console {
     fn drop(&mut self) {
         self.stop.notify_one();
         if let Some(thread) = self.thread.take() {
-            // What it was doing is of no use to anybody now.
+            // The thread's result is not needed.
             let _ended = thread.join();
         }
     }
@@ -132,13 +133,14 @@ async fn accept(listener: TcpListener, shared: Shared, encryption: Option<Arc<dy
                     place,
                 ));
             }
-            // No descriptor is free: somebody will give one back.
+            // No descriptor is free: waits until another is closed.
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
         }
     }
 }
 
-/// Serves a connection, behind its handshake where there is one; it has a place for as long as that takes.
+/// Serves a connection, after its handshake if it is encrypted. The connection counts against the
+/// limit until it ends.
 async fn enter(
     stream: tokio::net::TcpStream,
     from: SocketAddr,
@@ -149,7 +151,7 @@ async fn enter(
     let Some(encryption) = encryption else {
         return serve(stream, from, routes).await;
     };
-    // Who makes no handshake, or takes too long for it, is closed.
+    // A client whose handshake fails or takes too long is disconnected.
     let accepted = timeout(REQUEST_TIME_MAX, encryption.accept(stream)).await;
     if let Ok(Ok(stream)) = accepted {
         serve(stream, from, routes).await;
@@ -164,17 +166,18 @@ async fn serve(stream: impl Duplex + 'static, from: SocketAddr, routes: Router) 
         .header_read_timeout(REQUEST_TIME_MAX)
         .max_headers(HEADERS_MAX)
         .max_buf_size(HEAD_BYTES_MAX);
-    // Whoever breaks the rules of the protocol is closed; there is nobody to tell.
+    // A client that violates the protocol is disconnected. The error is not reported.
     let _ended = server
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes))
         .await;
 }
 
-/// What a connection with these bytes is answered, for tests and the fuzz target: no socket, and nobody who waits. Of an
-/// answer without an end, what comes at once.
+/// Returns the response to a connection with these bytes, for tests and the fuzz target. No socket
+/// is used and nothing waits. Of a response without an end, only the part that is available at once
+/// is returned.
 ///
 /// # Errors
-/// Without a runtime.
+/// If there is no runtime.
 pub fn answer(
     input: &[u8],
     settings: Settings,
@@ -204,12 +207,12 @@ pub fn answer(
     })
 }
 
-/// Of an answer without sockets.
+/// Maximum size of such a response.
 const ANSWER_BYTES_MAX: usize = 2 << 20;
-/// So long more of it is waited for.
+/// Time to wait for more of it.
 const ANSWER_TIME: Duration = Duration::from_millis(20);
 
-/// Counts a request, and lets none take its time.
+/// Counts a request, and ends it if it takes too long.
 async fn within_time(shared: Shared, request: Request, next: Next) -> Response {
     shared.count_request();
     let time_max = REQUEST_TIME_MAX * 2;
@@ -251,7 +254,7 @@ fn routes(shared: &Shared) -> Router {
         .with_state(shared.clone())
 }
 
-/// Looks at the figures every second.
+/// Samples the figures every second.
 async fn look(shared: Shared) {
     let clock = SystemClock::new();
     let mut seconds = interval(Duration::from_secs(1));
@@ -266,7 +269,7 @@ async fn look(shared: Shared) {
         let now_unix_s = clock.now_unix_ms() / 1000;
         let frame = shared.history().take(now_unix_s, &info, &metrics);
         if let Some(frame) = frame {
-            // Nobody looks: that is no fault.
+            // Fails if there are no receivers, which is not an error.
             let _receivers = shared.frames.send(frame.to_string().into());
         }
     }

@@ -1,4 +1,4 @@
-//! What the configuration says about the management port.
+//! The configuration of the management port.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -6,38 +6,39 @@ use std::time::Duration;
 
 use crate::otlp::Export;
 
-/// Who has to say who he is to read metrics.
+/// The clients that must authenticate to read metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricsAuth {
-    /// Who is on another machine.
+    /// Clients on other machines.
     Auto,
-    /// Nobody.
+    /// No client.
     No,
-    /// Everybody.
+    /// Every client.
     Yes,
 }
 
 /// The settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Where to listen.
+    /// The addresses to listen on.
     pub addresses: Vec<SocketAddr>,
-    /// Who has to say who he is to read metrics.
+    /// The clients that must authenticate to read metrics.
     pub metrics_auth: MetricsAuth,
-    /// The file of the word that lets one read metrics.
+    /// The file of the token that permits reading metrics.
     pub metrics_token_file: Option<PathBuf>,
-    /// Names that requests may be sent to, besides addresses and this machine.
+    /// Names that a request's `Host` may have, besides addresses and this machine.
     pub allowed_hosts: Vec<String>,
-    /// Whether there is the page and its API.
+    /// Whether the page and its API are served.
     pub has_console: bool,
-    /// Whether there are commands over HTTP for programs.
+    /// Whether commands over HTTP for programs are served.
     pub has_commands: bool,
-    /// How long who is logged in stays so.
+    /// Lifetime of a login.
     pub session_ttl: Duration,
-    /// What is sent to a collector of metrics.
+    /// The settings of the export to a collector.
     pub export: Export,
-    /// Whether connections are encrypted: browsers then send the cookie over such alone.
+    /// Whether connections are encrypted. If so, browsers send the cookie only over encrypted
+    /// connections.
     pub is_encrypted: bool,
-    /// Whether others than this machine are refused while there is no password.
+    /// Whether other machines are refused while there is no password.
     pub protected_mode: bool,
 }

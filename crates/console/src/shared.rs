@@ -1,4 +1,4 @@
-//! What all requests share: the ports, the settings, who is logged in, and what was.
+//! The state that all requests share: the ports, the settings, the logins and the history.
 
 use std::collections::VecDeque;
 use std::ops::Deref;
@@ -15,14 +15,14 @@ use crate::login::Logins;
 use crate::ports::{Figures, Outgoing, Sessions};
 use crate::settings::Settings;
 
-/// Frames that who streams may be behind.
+/// Maximum number of frames that a stream may lag behind.
 const FRAMES_BEHIND_MAX: usize = 16;
 
-/// What all requests share.
+/// The state that all requests share.
 pub(crate) struct Inner {
     pub(crate) figures: Arc<dyn Figures>,
     pub(crate) sessions: Arc<dyn Sessions>,
-    /// Makes encrypted connections to a collector, where that was built in.
+    /// The encryption of connections to a collector, if it was built in.
     pub(crate) outgoing: Option<Arc<dyn Outgoing>>,
     pub(crate) logins: Logins,
     pub(crate) frames: broadcast::Sender<Arc<str>>,
@@ -37,18 +37,18 @@ pub(crate) struct Inner {
     spans: Mutex<VecDeque<Span>>,
 }
 
-/// What became of a document for a collector.
+/// The result of sending a document to a collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exported {
-    /// It was taken.
+    /// The collector accepted it.
     Taken,
-    /// It was not.
+    /// The collector did not accept it.
     Failed,
-    /// It was not sent: the collector's certificate is not trusted.
+    /// The document was not sent: the collector's certificate is not trusted.
     Untrusted,
 }
 
-/// A way to it.
+/// A reference to the shared state.
 #[derive(Clone)]
 pub(crate) struct Shared(Arc<Inner>);
 
@@ -109,7 +109,7 @@ impl Inner {
         self.refusals.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes a document for a collector, and what became of it.
+    /// Counts a document for a collector by its result.
     pub(crate) fn count_export(&self, exported: Exported) {
         self.exports.fetch_add(1, Ordering::Relaxed);
         if exported != Exported::Taken {
@@ -120,7 +120,7 @@ impl Inner {
         }
     }
 
-    /// Keeps spans that go to a collector for the page, too: the last ones.
+    /// Also keeps the latest spans of the collector for the page.
     pub(crate) fn keep_spans(&self, spans: &[Span]) {
         let mut kept = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
         let last = &spans[spans.len().saturating_sub(SPANS_SHOWN)..];
@@ -129,19 +129,20 @@ impl Inner {
         kept.drain(..old);
     }
 
-    /// The last spans, the oldest first.
+    /// Returns the latest spans, oldest first.
     pub(crate) fn kept_spans(&self) -> Vec<Span> {
         let kept = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
         kept.iter().cloned().collect()
     }
 
-    /// Documents for a collector: all, those that it did not take, and those of these that were not sent.
+    /// Returns the numbers of documents for a collector: all, those that failed, and those of the
+    /// failed ones that were not sent.
     pub(crate) fn exports(&self) -> [u64; 3] {
         [&self.exports, &self.failed_exports, &self.untrusted_exports]
             .map(|count| count.load(Ordering::Relaxed))
     }
 
-    /// The server's metrics, and those of the port itself.
+    /// Returns the server's metrics, and those of the port itself.
     #[allow(clippy::cast_precision_loss, reason = "what metrics are made of")]
     pub(crate) fn all_metrics(&self) -> Vec<Metric> {
         let mut metrics = self.figures.metrics();

@@ -1,4 +1,4 @@
-//! `/events`: the frame of every second to who looks, after those of the last minutes.
+//! `/events`: streams the frames of the last minutes, then a frame every second.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::limits::{MINUTES_KEPT, SECONDS_FIRST, SECONDS_KEPT};
 use crate::login;
 use crate::shared::Shared;
 
-/// Frames that wait for who reads slowly; then it is let go.
+/// Maximum number of frames that wait for a slow reader before it is disconnected.
 const FRAMES_MAX: usize = 16;
 
 /// `GET /events`.
@@ -39,7 +39,7 @@ pub(crate) async fn events(
             .send(Ok(Event::default().event("history").data(first)))
             .await
             .is_ok();
-        // A user that was changed sees nothing more.
+        // After a change of the user the stream ends.
         while is_open && login::who(&own, &headers).is_some() {
             let frame = match frames.recv().await {
                 Ok(frame) => frame,
@@ -55,7 +55,7 @@ pub(crate) async fn events(
     Ok(stream.keep_alive(KeepAlive::default()).into_response())
 }
 
-/// `GET /api/history?minutes`: an hour by second, or a day by minute.
+/// `GET /api/history?minutes`: returns an hour by second, or a day by minute.
 pub(crate) async fn history(
     State(shared): State<Shared>,
     RawQuery(query): RawQuery,
@@ -72,7 +72,7 @@ pub(crate) async fn history(
     Ok(Json(all).into_response())
 }
 
-/// `GET /api/log?after=<number>`: lines of the server log.
+/// `GET /api/log?after=<number>`: returns lines of the server log.
 pub(crate) async fn log(
     State(shared): State<Shared>,
     RawQuery(query): RawQuery,
@@ -87,7 +87,7 @@ pub(crate) async fn log(
     Ok(Json(json!({"lines": lines})).into_response())
 }
 
-/// `GET /api/spans`: what went to the collector, and how that goes.
+/// `GET /api/spans`: returns the spans sent to the collector, and the state of the export.
 pub(crate) async fn spans(
     State(shared): State<Shared>,
     headers: HeaderMap,

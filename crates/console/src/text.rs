@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use base::metrics::{Metric, MetricKind, Series};
 
-/// Which text.
+/// The text format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Prometheus' text format 0.0.4.
@@ -14,7 +14,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// What who sends this header `Accept` is given.
+    /// Returns the format for a client that sends this `Accept` header.
     #[must_use]
     pub fn of_accept(accept: &str) -> Self {
         let wants = |name: &str| {
@@ -37,7 +37,7 @@ impl Format {
         }
     }
 
-    /// The header `Content-Type`.
+    /// Returns the `Content-Type` header.
     #[must_use]
     pub fn content_type(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ impl Format {
     }
 }
 
-/// Writes metrics; with names, only those of these names.
+/// Writes metrics. If `names` is not empty, writes only the metrics with these names.
 #[must_use]
 pub fn write(metrics: &[Metric], format: Format, names: &[String]) -> String {
     let mut text = String::with_capacity(64 * 1024);
@@ -64,11 +64,11 @@ pub fn write(metrics: &[Metric], format: Format, names: &[String]) -> String {
 
 fn write_metric(text: &mut String, metric: &Metric, format: Format) {
     let (name, kind) = (metric.name, metric.kind.name());
-    // OpenMetrics names a counter without the end that its values have.
+    // OpenMetrics names a counter without the suffix that its values have.
     let is_open_counter = format == Format::OpenMetrics && metric.kind == MetricKind::Counter;
     let (family, kind) = match name.strip_suffix("_total") {
         Some(family) if is_open_counter => (family, kind),
-        // Who has no such end cannot be a counter there.
+        // A metric without that suffix cannot be a counter in OpenMetrics.
         None if is_open_counter => (name, "unknown"),
         _ => (name, kind),
     };

@@ -18,7 +18,7 @@ const BAD_DELETE: &[u8] =
 const NO_STATS: &[u8] = b"CLIENT_ERROR no such statistics\r\n";
 const NOREPLY: &[u8] = b"noreply";
 
-/// Takes up a line, and the data behind it.
+/// Parses a line and the data after it.
 pub(crate) fn take(sink: &mut Sink<'_>, line: &[u8], behind: &[u8]) -> Taken {
     let mut all = words(line);
     let Some(name) = all.next() else {
@@ -53,14 +53,15 @@ pub(crate) fn take(sink: &mut Sink<'_>, line: &[u8], behind: &[u8]) -> Taken {
     }
 }
 
-/// A line by which a client logs in: `set` of any key whose data are a user's name and password. `None` for any other.
+/// Parses a line by which a client logs in: `set` of any key whose data are a user's name and
+/// password. Returns `None` for any other line.
 pub(crate) fn log_in(sink: &mut Sink<'_>, line: &[u8], behind: &[u8]) -> Option<Taken> {
     let words: Vec<&[u8]> = words(line).collect();
     match words.as_slice() {
         [b"version" | b"quit"] => Some(take(sink, line, behind)),
         [b"set", _, _, _, len] | [b"set", _, _, _, len, _] => {
             let len = parse_u64(len).and_then(|len| usize::try_from(len).ok())?;
-            // No longer than a line: it is a name and a password.
+            // The data are a name and a password, so they may be no longer than a line.
             if len > crate::limits::LINE_BYTES_MAX {
                 sink.skip_data(len);
                 return None;
@@ -122,7 +123,7 @@ fn get_and_touch(sink: &mut Sink<'_>, words: &[&[u8]], shows_cas: bool) -> Taken
     }
 }
 
-/// A length as memcached reads it; a negative one is none.
+/// Parses a length as memcached does. A negative one is invalid.
 fn length(word: &[u8]) -> Option<usize> {
     parse_i64(word).and_then(|len| usize::try_from(len).ok())
 }
@@ -227,7 +228,8 @@ fn flush_now(sink: &mut Sink<'_>, is_quiet: bool) -> Taken {
 
 fn flush(sink: &mut Sink<'_>, words: &[&[u8]], is_quiet: bool) -> Taken {
     match *words {
-        // Seconds up to 30 days, or a time, as for items; no more than none is now.
+        // The delay is in seconds up to 30 days, or a time beyond, as for items. A delay of at most
+        // 0 means now.
         [] => flush_now(sink, is_quiet),
         [delay] if parse_i64(delay).is_some_and(|delay| delay <= 0) => flush_now(sink, is_quiet),
         [delay] => match deadline_unix_ms(delay, sink.now_unix_ms) {

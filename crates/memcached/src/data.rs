@@ -1,17 +1,17 @@
-//! The data block behind the line of a request that stores.
+//! The data block after the line of a storing request.
 
-/// What follows a line.
+/// The data after a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Data<'a> {
-    /// The block, and how many bytes it took with its end.
+    /// The block, and the number of bytes that it took with its end.
     Whole(&'a [u8], usize),
-    /// It took so many bytes and does not end as it should.
+    /// The block took this many bytes and its end is wrong.
     Bad(usize),
-    /// So many bytes are needed.
+    /// This many bytes are needed.
     Partial(usize),
 }
 
-/// A block of `len` bytes and its line end.
+/// Returns a block of `len` bytes and its line end.
 pub(crate) fn data(input: &[u8], len: usize) -> Data<'_> {
     let Some(whole) = len.checked_add(2) else {
         return Data::Bad(input.len());

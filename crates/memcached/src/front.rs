@@ -1,4 +1,4 @@
-//! One client: what it sent, as commands, and what it is owed.
+//! One client: its input as commands, and the replies that it is owed.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,18 +14,18 @@ use crate::{classic, meta, meta_reply};
 const LINE_TOO_LONG: &[u8] = b"CLIENT_ERROR line too long\r\n";
 const UNAUTHENTICATED: &[u8] = b"CLIENT_ERROR unauthenticated\r\n";
 
-/// What [`Front::read`] did.
+/// The result of [`Front::read`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Read {
-    /// Bytes of input that are done with.
+    /// Number of input bytes that were consumed.
     pub consumed: usize,
-    /// How many bytes the rest must have before another call can do anything; 0 if unknown.
+    /// Number of bytes that the rest must have before another call can make progress; 0 if unknown.
     pub needed: usize,
-    /// The client wants no more, or can be understood no longer.
+    /// Whether the client quits, or its input can no longer be parsed.
     pub is_over: bool,
 }
 
-/// Replies that are not those of the requests: the connection is of no use any more.
+/// Replies that do not match the requests: the connection must be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken;
 
@@ -37,24 +37,24 @@ impl fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
-/// What a client of the memcached port sent, and is owed.
+/// The state of a client of the memcached port: its requests and what it is owed.
 #[derive(Debug)]
 pub struct Front {
     item_bytes_max: usize,
     version: &'static str,
     requests: Vec<u8>,
-    /// Bytes of `requests` that ran.
+    /// Number of bytes of `requests` that have run.
     ran: usize,
     owed: VecDeque<Owed>,
-    /// Bytes of a data block that is not wanted.
+    /// Number of bytes of a refused data block that remain to be skipped.
     skipped: usize,
-    /// An item of the line was answered with an error, which ends the answer.
+    /// Whether an item of the line was answered with an error, which ends the answer.
     line_failed: bool,
-    /// Replies that wait for the one of a request that was asked once more.
+    /// Replies that wait for the reply of a request that is repeated.
     held: Vec<u8>,
 }
 
-/// Where a request is written down.
+/// The destination of parsed requests.
 pub(crate) struct Sink<'a> {
     pub(crate) item_bytes_max: usize,
     pub(crate) version: &'static str,
@@ -64,29 +64,29 @@ pub(crate) struct Sink<'a> {
     skipped: &'a mut usize,
 }
 
-/// What became of a line.
+/// The result of parsing a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// It was, with so many bytes of data behind it.
+    /// The line was consumed, with this many bytes of data after it.
     All(usize),
-    /// So many bytes of data must be there.
+    /// This many bytes of data must be available.
     Needs(usize),
-    /// The client goes.
+    /// The client quits.
     Quit,
 }
 
 impl Sink<'_> {
-    /// A command, and what its reply becomes.
+    /// Adds a command, and what its reply becomes.
     pub(crate) fn ask(&mut self, words: &[&[u8]], owed: Owed) {
         encode_request(self.requests, words);
         self.owed.push_back(owed);
     }
 
-    /// An item of a key.
+    /// Adds a command for an item of a key.
     pub(crate) fn ask_item(&mut self, words: &[&[u8]], key: &[u8], shows_cas: bool) {
         let before = self.requests.len();
         encode_request(self.requests, words);
-        // The key is the second word, behind the lines of the count, the name, and its own length.
+        // The key is the second word, after the lines of the count, the name, and the key's length.
         let header = before + request_bytes_before_key(words[0].len(), words.len(), key.len());
         let key = Key {
             start: header,
@@ -95,7 +95,7 @@ impl Sink<'_> {
         self.owed.push_back(Owed::Item { key, shows_cas });
     }
 
-    /// A text for which no command runs.
+    /// Adds a text for which no command runs.
     pub(crate) fn say(&mut self, text: &'static [u8]) {
         self.owed.push_back(Owed::Text(text));
     }
@@ -105,13 +105,13 @@ impl Sink<'_> {
         self.owed.push_back(owed);
     }
 
-    /// Drops a data block of so many bytes and its end, which may not have come.
+    /// Skips a data block of this many bytes and its end, even if they have not been received yet.
     pub(crate) fn skip_data(&mut self, len: usize) {
         *self.skipped = len.saturating_add(2);
     }
 }
 
-/// Bytes of an encoded request in front of its second word.
+/// Returns the number of bytes of an encoded request before its second word.
 fn request_bytes_before_key(name_len: usize, words: usize, key_len: usize) -> usize {
     let digits = |number: usize| base::number::digits_count(number as u64);
     let count_line = 1 + digits(words) + 2;
@@ -120,7 +120,7 @@ fn request_bytes_before_key(name_len: usize, words: usize, key_len: usize) -> us
 }
 
 impl Front {
-    /// Of a client that just came. Longer items than `item_bytes_max` are refused.
+    /// Returns the state of a new client. Items longer than `item_bytes_max` are refused.
     #[must_use]
     pub const fn new(item_bytes_max: usize, version: &'static str) -> Self {
         Self {
@@ -135,31 +135,31 @@ impl Front {
         }
     }
 
-    /// Whether it waits for replies, or has texts to be written.
+    /// Returns whether the client waits for replies or for texts.
     #[must_use]
     pub fn is_owed(&self) -> bool {
         !self.owed.is_empty()
     }
 
-    /// Commands that have not run.
+    /// Returns the commands that have not run.
     #[must_use]
     pub fn requests(&self) -> &[u8] {
         &self.requests[self.ran..]
     }
 
-    /// Bytes of memory that it holds.
+    /// Returns the number of bytes of memory in use.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.requests.capacity() + self.held.capacity() + self.owed.capacity() * size_of::<Owed>()
     }
 
-    /// The first bytes of [`Front::requests`] ran.
+    /// Notes that the first `bytes` of [`Front::requests`] have run.
     pub fn note_run(&mut self, bytes: usize) {
         self.ran = self.requests.len().min(self.ran + bytes);
     }
 
-    /// Takes up what a client sent: as many requests as may be run at once. To be called when nothing is
-    /// [owed](Front::is_owed).
+    /// Parses a client's input: as many requests as may be run at once. The caller must call this
+    /// only when nothing is [owed](Front::is_owed).
     pub fn read(&mut self, input: &[u8], is_logged_in: bool, now_unix_ms: u64) -> Read {
         self.begin();
         let mut read = Read::default();
@@ -195,19 +195,19 @@ impl Front {
                 }
             }
             if !is_logged_in {
-                // What comes next depends on whether it is then.
+                // How the next line is parsed depends on whether the client is logged in by then.
                 break;
             }
         }
         read
     }
 
-    /// Writes the texts that `replies` become, which are all those of commands that ran, and the texts after them. An item
-    /// that is out of date may have to be asked for once more: then there are [requests](Self::requests) again, and what
-    /// comes after it waits.
+    /// Writes the texts for `replies`, which are all replies of the commands that ran, and the
+    /// texts after them. An outdated item may have to be requested once more: then there are
+    /// [requests](Self::requests) again, and everything after that item waits.
     ///
     /// # Errors
-    /// When there are more or fewer replies, or others, than the commands have.
+    /// If there are more or fewer replies than commands, or replies of another kind.
     pub fn answer(&mut self, replies: &[u8], out: &mut ReplyBuffer) -> Result<(), Broken> {
         if self.held.is_empty() {
             return self.answer_all(replies, out);
@@ -247,7 +247,8 @@ impl Front {
         }
     }
 
-    /// Asks once more for an item that is out of date, for its client to be told to fetch it, or that another one was.
+    /// Requests an outdated item once more, so that its client learns whether it or another client
+    /// is to fetch the item.
     fn asks_again(
         &mut self,
         owed: &mut Owed,
@@ -270,7 +271,8 @@ impl Front {
             return Ok(false);
         };
         let (first, rest) = replies.split_at(bytes);
-        // It runs after all the others, so none of them may be answered after this: the next client may win then.
+        // The repeated request runs after all others, so none of them may be answered after it:
+        // otherwise the next client could win.
         if !self.has_all_replies(rest)? {
             return Ok(false);
         }
@@ -280,7 +282,8 @@ impl Front {
         Ok(true)
     }
 
-    /// Whether all requests ran, and these are the replies of all that is owed: none runs elsewhere.
+    /// Returns whether all requests have run and these are the replies of everything owed, so none
+    /// runs elsewhere.
     fn has_all_replies(&self, mut replies: &[u8]) -> Result<bool, Broken> {
         if self.ran < self.requests.len() {
             return Ok(false);
@@ -294,7 +297,7 @@ impl Front {
         Ok(true)
     }
 
-    /// Forgets the requests of before.
+    /// Removes the previous requests.
     fn begin(&mut self) {
         self.requests.clear();
         self.requests.shrink_to(KEPT_BYTES_MAX);

@@ -1,18 +1,19 @@
-//! The memcached text protocol, classic and meta commands: bytes of a client to commands of the server, their replies back to
-//! the client's text.
+//! The memcached text protocol, classic and meta commands: translates a client's bytes to commands
+//! of the server, and their replies back to the client's text.
 //!
 //! ```text
 //!   client's bytes ── Front::read ──> requests, as RESP ── the server runs them ──> replies ── Front::answer ──> text
 //!                        └── what each reply is to become (`Owed`), in order ──────────────────────┘
 //! ```
 //!
-//! Nothing here keeps a key or knows a session: an item is what MCGET, MCSET and their kin make of it, so that rights,
-//! memory limits, the log, replicas and events are those of any command.
+//! Nothing here stores a key or knows a session: MCGET, MCSET and similar commands implement items,
+//! so rights, memory limits, the log, replicas and events work as for any command.
 //!
 //! Invariants
-//!  1. Requests and what is owed for them are made together: each reply finds the entry that says what it becomes.
+//!  1. A request and its owed entry are added together: each reply finds the entry that says what
+//!     it becomes.
 //!  2. Nothing is read while something is owed, so texts of one client never overtake each other.
-//!  3. Every limit is named in [`limits`], and no input panics or is kept beyond it.
+//!  3. Every limit is named in [`limits`]. No input causes a panic or is kept beyond a limit.
 #![forbid(unsafe_code)]
 
 mod classic;

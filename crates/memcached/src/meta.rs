@@ -11,7 +11,7 @@ use crate::words::{number32, words};
 
 const BAD_MODE: &[u8] = b"CLIENT_ERROR invalid mode for meta command\r\n";
 
-/// Takes up a line, and the data behind it.
+/// Parses a line and the data after it.
 pub(crate) fn take(sink: &mut Sink<'_>, line: &[u8], behind: &[u8]) -> Taken {
     let mut words = words(line);
     let kind = match words.next() {
@@ -60,9 +60,9 @@ pub(crate) fn take(sink: &mut Sink<'_>, line: &[u8], behind: &[u8]) -> Taken {
     }
 }
 
-/// The request of who may win the right to fetch an item that is out of date.
+/// Appends the request by which a client may win the right to fetch an outdated item.
 pub(crate) fn ask_to_win(requests: &mut Vec<u8>, meta: &Meta) {
-    // It was one before.
+    // The first request had the same key, so it is valid.
     let key = meta.flags.key(&meta.key).unwrap_or_default();
     let mut words = vec![&b"MCWIN"[..], &key];
     if meta.flags.returned.contains(&b'c') {
@@ -74,10 +74,10 @@ pub(crate) fn ask_to_win(requests: &mut Vec<u8>, meta: &Meta) {
     protocol::encode_request(requests, &words);
 }
 
-/// A meta command whose line is understood.
+/// A parsed meta command.
 struct Request {
     key: Vec<u8>,
-    /// What MCSET and MCINCR are to do.
+    /// The mode for MCSET and MCINCR.
     mode: &'static [u8],
     meta: Meta,
 }
@@ -105,7 +105,8 @@ impl Request {
             (MetaKind::Set | MetaKind::Arithmetic, _) => return Err(BAD_MODE),
             _ => b"",
         };
-        // An item that turns out to be out of date is asked for once more, by who may win the right to fetch it.
+        // If the item turns out to be outdated, it is requested once more, because this client may
+        // win the right to fetch it.
         let is_plain = flags.made_deadline_unix_ms.is_none() && flags.recache_unix_ms.is_none();
         let asks_again = kind == MetaKind::Get && is_plain;
         Ok(Self {
@@ -123,7 +124,7 @@ impl Request {
         })
     }
 
-    /// `ms`, with its data.
+    /// Adds `ms` with its data.
     fn store(self, sink: &mut Sink<'_>, behind: &[u8]) -> Taken {
         let (block, taken) = match data(behind, self.meta.data_bytes) {
             Data::Whole(block, taken) => (block, taken),
@@ -155,7 +156,7 @@ impl Request {
         Taken::All(taken)
     }
 
-    /// One of the others.
+    /// Adds one of the other commands.
     fn ask(self, sink: &mut Sink<'_>) -> Taken {
         let flags = &self.meta.flags;
         let cas = flags.cas.map(IntegerText::new_u64);

@@ -8,10 +8,10 @@ use crate::limits::OPAQUE_BYTES_MAX;
 use crate::owed::MetaKind;
 use crate::words::{deadline_unix_ms, is_key, number32};
 
-/// What a client asked for, and in which order it wants it returned.
+/// The flags of a meta command, and the order in which the client wants values returned.
 #[derive(Debug, Default)]
 pub(crate) struct MetaFlags {
-    /// Flags that return something, as they came.
+    /// The flags that return something, in their order.
     pub(crate) returned: Vec<u8>,
     pub(crate) opaque: Box<[u8]>,
     pub(crate) is_quiet: bool,
@@ -19,22 +19,23 @@ pub(crate) struct MetaFlags {
     pub(crate) has_base64_key: bool,
     pub(crate) cas: Option<u64>,
     pub(crate) client_flags: u32,
-    /// The deadline of T; in milliseconds since 1970, 0 for none.
+    /// T: the deadline, in milliseconds since 1970; 0 for none.
     pub(crate) deadline_unix_ms: Option<u64>,
-    /// The deadline of N: of an item that is made because there is none; 0 for none.
+    /// N: the deadline of an item that is created because it does not exist; 0 for none.
     pub(crate) made_deadline_unix_ms: Option<u64>,
     pub(crate) initial: u64,
     pub(crate) delta: Option<u64>,
-    /// R: an item that ends before this time is to be fetched anew; in milliseconds since 1970.
+    /// R: an item whose deadline is before this time is to be fetched anew; in milliseconds since
+    /// 1970.
     pub(crate) recache_unix_ms: Option<u64>,
-    /// I: what is out of date is marked, or may be stored.
+    /// I: outdated items are marked, or may be stored.
     pub(crate) is_stale: bool,
     /// x: the item loses its value.
     pub(crate) empties: bool,
     pub(crate) mode: Option<u8>,
 }
 
-/// Which flags each command has.
+/// Returns the flags of each command.
 const fn known(kind: MetaKind) -> &'static [u8] {
     match kind {
         MetaKind::Get => b"bcfkOqstvTNR",
@@ -45,14 +46,14 @@ const fn known(kind: MetaKind) -> &'static [u8] {
     }
 }
 
-/// Flags of memcached that are not served here, with or without a token.
+/// Flags of memcached that are not supported here, with or without a token.
 const UNSERVED: &[u8] = b"hlE";
 
 impl MetaFlags {
-    /// The flags of a line.
+    /// Parses the flags of a line.
     ///
     /// # Errors
-    /// The text that refuses them.
+    /// The text of the error reply.
     pub(crate) fn parse<'a>(
         kind: MetaKind,
         words: impl Iterator<Item = &'a [u8]>,
@@ -109,7 +110,7 @@ impl MetaFlags {
             b'J' => self.initial = parse_u64(token).ok_or(bad)?,
             b'D' => self.delta = Some(parse_u64(token).ok_or(bad)?),
             b'M' => self.mode = Some(*token.first().ok_or(bad)?),
-            // The length of older clients, which stands before the flags now.
+            // The length in the syntax of older clients, which is now before the flags.
             b'S' => {
                 parse_i64(token).ok_or(bad)?;
             }
@@ -118,7 +119,7 @@ impl MetaFlags {
         Ok(())
     }
 
-    /// The key that a word names.
+    /// Returns the key that a word names.
     pub(crate) fn key(&self, word: &[u8]) -> Option<Vec<u8>> {
         if !is_key(word) {
             return None;

@@ -4,7 +4,7 @@ use crate::front::Broken;
 use crate::owed::{Meta, MetaKind};
 use crate::replies::{Part, Writer};
 
-/// What is known of an item when its reply is written.
+/// The properties of an item that its reply needs.
 #[derive(Clone, Copy, Default)]
 struct Known<'a> {
     flags: i64,
@@ -15,13 +15,13 @@ struct Known<'a> {
     marks: i64,
 }
 
-/// What the marks of an item say.
+/// The bits of an item's marks.
 const STALE: i64 = 1;
 const SENT: i64 = 2;
 const WON: i64 = 4;
 
 impl<'a> Known<'a> {
-    /// What follows the head of an item's array.
+    /// Reads the rest of an item's array after its head.
     fn read(writer: &mut Writer<'a>) -> Result<Self, Broken> {
         Ok(Self {
             flags: writer.integer()?,
@@ -37,7 +37,8 @@ impl<'a> Known<'a> {
     }
 }
 
-/// How long the first of the replies is, if it is of an item that is out of date and that nobody was told to fetch.
+/// Returns the length of the first reply if it is an outdated item that no client was asked to
+/// fetch.
 pub(crate) fn stale_bytes(writer: &mut Writer<'_>) -> Result<Option<usize>, Broken> {
     let before = writer.replies.len();
     let Part::Array(_) = writer.part()? else {
@@ -82,7 +83,8 @@ fn item<'a>(writer: &mut Writer<'a>, meta: &'a Meta) -> Result<(), Broken> {
                 writer.out.push_slice(b"EN\r\n");
             }
         }
-        // Nobody can win here (at a replica, say): the item is out of date, and whoever may fetch it is elsewhere.
+        // No client can win here (on a replica, for example): the item is outdated, and the client
+        // that may fetch it is elsewhere.
         Part::Error(_) if !meta.first.is_empty() => {
             let replies = std::mem::replace(&mut writer.replies, &meta.first);
             writer.part()?;
@@ -179,7 +181,7 @@ fn changed(
     Ok(())
 }
 
-/// Seconds until an item ends, -1 for never.
+/// Returns the seconds until an item expires, -1 for never.
 fn left_s(meta: &Meta, known: &Known<'_>) -> i64 {
     if known.deadline_unix_ms == 0 {
         return -1;
@@ -188,7 +190,7 @@ fn left_s(meta: &Meta, known: &Known<'_>) -> i64 {
     known.deadline_unix_ms.saturating_sub(now_unix_ms).max(0) / 1000
 }
 
-/// The flags that return something.
+/// Writes the flags that return something.
 fn returned(writer: &mut Writer<'_>, meta: &Meta, known: &Known<'_>) {
     for flag in &meta.flags.returned {
         let text;
@@ -208,7 +210,7 @@ fn returned(writer: &mut Writer<'_>, meta: &Meta, known: &Known<'_>) {
                 text = left_s(meta, known).to_string();
                 text.as_bytes()
             }
-            // b: only beside the key.
+            // b: returned only together with the key.
             _ if meta.flags.returned.contains(&b'k') => b"",
             _ => continue,
         };

@@ -1,19 +1,19 @@
-//! What the reply of a command is to become.
+//! What the reply of a command becomes.
 
 use crate::meta_flags::MetaFlags;
 
 /// One thing that a client is owed, in the order of its requests.
 #[derive(Debug)]
 pub(crate) enum Owed {
-    /// These bytes; no command runs for it.
+    /// These bytes; no command runs for them.
     Text(&'static [u8]),
-    /// As that, if the text was made for this occasion.
+    /// As `Text`, but with a text composed for this request.
     Made(Box<[u8]>),
-    /// An item of `get` and its kin, if there is one.
+    /// An item of `get` and similar commands, if it exists.
     Item { key: Key, shows_cas: bool },
     /// The end of the items of a line.
     EndOfItems,
-    /// STORED and its kin.
+    /// STORED or another result of storing.
     Stored { is_quiet: bool },
     /// The number of `incr` and `decr`.
     Counted { is_quiet: bool },
@@ -21,11 +21,11 @@ pub(crate) enum Owed {
     Deleted { is_quiet: bool },
     /// TOUCHED or NOT_FOUND.
     Touched { is_quiet: bool },
-    /// OK, whatever the command says that is no error.
+    /// OK for every reply that is not an error.
     Ok { is_quiet: bool },
-    /// STORED once the client is logged in.
+    /// STORED if the login succeeds.
     LoggedIn,
-    /// Statistics out of what INFO says.
+    /// Statistics from the text of INFO.
     Stats(&'static str),
     /// RESET.
     Reset,
@@ -33,14 +33,14 @@ pub(crate) enum Owed {
     Meta(Box<Meta>),
 }
 
-/// Where a key lies in the front's requests.
+/// The position of a key in the front's requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key {
     pub(crate) start: usize,
     pub(crate) len: usize,
 }
 
-/// Which meta command.
+/// The meta commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MetaKind {
     Get,
@@ -50,18 +50,18 @@ pub(crate) enum MetaKind {
     Debug,
 }
 
-/// A meta command that was sent.
+/// A meta command that has been sent.
 #[derive(Debug)]
 pub(crate) struct Meta {
     pub(crate) kind: MetaKind,
-    /// The key as it came: what `k` returns.
+    /// The key as received, which `k` returns.
     pub(crate) key: Box<[u8]>,
     pub(crate) flags: MetaFlags,
     /// Length of the data block of `ms`.
     pub(crate) data_bytes: usize,
     pub(crate) now_unix_ms: u64,
-    /// The item may have to be asked for once more.
+    /// Whether the item may have to be requested once more.
     pub(crate) asks_again: bool,
-    /// The reply of the first time, then.
+    /// The first reply, if the item was requested once more.
     pub(crate) first: Box<[u8]>,
 }

@@ -1,4 +1,4 @@
-//! Replies of commands, and the text that each becomes.
+//! Translation of replies to the text of memcached.
 
 use base::number::parse_i64;
 use protocol::ReplyBuffer;
@@ -8,7 +8,7 @@ use crate::meta_reply;
 use crate::owed::Owed;
 use crate::stats;
 
-/// The beginning of a reply.
+/// The first part of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part<'a> {
     Simple(&'a [u8]),
@@ -21,22 +21,22 @@ pub(crate) enum Part<'a> {
 
 /// Writes texts for replies.
 pub(crate) struct Writer<'a> {
-    /// What is left of the replies.
+    /// The replies that remain.
     pub(crate) replies: &'a [u8],
-    /// The commands, in which keys lie.
+    /// The commands, which contain the keys.
     pub(crate) requests: &'a [u8],
     pub(crate) out: &'a mut ReplyBuffer,
     pub(crate) line_failed: &'a mut bool,
 }
 
 impl Owed {
-    /// Whether a command runs for it.
+    /// Returns whether a command runs for this entry.
     pub(crate) const fn has_reply(&self) -> bool {
         !matches!(self, Self::Text(_) | Self::Made(_) | Self::EndOfItems)
     }
 }
 
-/// The first part of replies, and what is after it.
+/// Returns the first part of replies, and the rest.
 fn part_of(replies: &[u8]) -> Result<(Part<'_>, &[u8]), Broken> {
     let end = replies.windows(2).position(|two| two == b"\r\n");
     let end = end.ok_or(Broken)?;
@@ -65,7 +65,7 @@ fn part_of(replies: &[u8]) -> Result<(Part<'_>, &[u8]), Broken> {
     Ok((part, rest))
 }
 
-/// What comes after the first of some replies.
+/// Returns the rest after the first of some replies.
 pub(crate) fn skip(mut replies: &[u8]) -> Result<&[u8], Broken> {
     let mut parts: i64 = 1;
     while parts > 0 {
@@ -80,14 +80,14 @@ pub(crate) fn skip(mut replies: &[u8]) -> Result<&[u8], Broken> {
 }
 
 impl<'a> Writer<'a> {
-    /// The next part of the replies.
+    /// Returns the next part of the replies.
     pub(crate) fn part(&mut self) -> Result<Part<'a>, Broken> {
         let (part, rest) = part_of(self.replies)?;
         self.replies = rest;
         Ok(part)
     }
 
-    /// A number.
+    /// Returns the next part as a number.
     pub(crate) fn integer(&mut self) -> Result<i64, Broken> {
         match self.part()? {
             Part::Integer(number) => Ok(number),
@@ -95,7 +95,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A string.
+    /// Returns the next part as a string.
     pub(crate) fn bulk(&mut self) -> Result<&'a [u8], Broken> {
         match self.part()? {
             Part::Bulk(text) => Ok(text),
@@ -103,7 +103,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A status such as `STORED`, and `parts` more that follow it in an array; or an error's text.
+    /// Returns a status such as `STORED`, alone or as the first element of an array if `parts` is
+    /// not 0, or the text of an error.
     pub(crate) fn status(&mut self, parts: usize) -> Result<Result<&'a [u8], &'a [u8]>, Broken> {
         let first = match self.part()? {
             Part::Array(_) if parts > 0 => self.part()?,
@@ -116,7 +117,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes the text of what is owed next.
+    /// Writes the text of the next owed entry.
     pub(crate) fn write(&mut self, owed: &'a Owed) -> Result<(), Broken> {
         match owed {
             Owed::Text(text) => self.out.push_slice(text),
@@ -227,14 +228,14 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// A blank and a number.
+    /// Writes a blank and a number.
     pub(crate) fn number(&mut self, number: i64) {
         self.out.push_slice(b" ");
         self.out
             .push_slice(base::number::IntegerText::new(number).as_bytes());
     }
 
-    /// The line of a status or an error.
+    /// Writes the line of a status or an error.
     fn tell(&mut self, status: Result<&[u8], &[u8]>, is_quiet: bool) {
         match status {
             _ if is_quiet => {}
@@ -246,7 +247,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The line of an error.
+    /// Writes the line of an error.
     pub(crate) fn error(&mut self, text: &[u8]) {
         const OF_CLIENTS: [&[u8]; 2] = [b"NOPERM ", b"NOAUTH "];
         if text.starts_with(b"OOM ") {

@@ -1,8 +1,8 @@
-//! `stats`, out of what INFO says.
+//! `stats`, computed from the text of INFO.
 
 use protocol::ReplyBuffer;
 
-/// Names of memcached, and the fields of INFO that tell them.
+/// Names of memcached, and the fields of INFO that hold their values.
 const FIELDS: &[(&str, &str)] = &[
     ("pid", "process_id"),
     ("uptime", "uptime_in_seconds"),
@@ -32,7 +32,7 @@ const CALLS: &[(&str, &[&str])] = &[
     ("cmd_touch", &["mcgat"]),
 ];
 
-/// Writes `STAT` lines; `version` is what the command of that name tells, too.
+/// Writes `STAT` lines. `version` is the same as in the reply of the command `version`.
 pub(crate) fn write(info: &[u8], version: &str, out: &mut ReplyBuffer) {
     let info = String::from_utf8_lossy(info);
     let field = |name: &str| {
@@ -65,7 +65,7 @@ pub(crate) fn write(info: &[u8], version: &str, out: &mut ReplyBuffer) {
     out.push_slice(b"END\r\n");
 }
 
-/// The number behind `name=` in a text such as `calls=3,usec=9`.
+/// Returns the number after `name=` in a text such as `calls=3,usec=9`.
 fn number_of(text: &str, name: &str) -> Option<u64> {
     let mut parts = text.split(',');
     let value = parts.find_map(|part| part.strip_prefix(name)?.strip_prefix('='));

@@ -4,18 +4,18 @@ use base::number::{parse_i64, parse_u64};
 
 use crate::limits::{GET_LINE_BYTES_MAX, KEY_BYTES_MAX, LINE_BYTES_MAX};
 
-/// The beginning of what a client sent.
+/// The beginning of a client's input.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line<'a> {
-    /// A line without its end, and how many bytes it took.
+    /// A line without its end, and the number of bytes that it took.
     Whole(&'a [u8], usize),
-    /// Its end has not come.
+    /// The line's end has not been received yet.
     Partial,
-    /// It is longer than any may be.
+    /// The line is longer than allowed.
     TooLong,
 }
 
-/// The first line of `input`.
+/// Returns the first line of `input`.
 pub(crate) fn line(input: &[u8]) -> Line<'_> {
     let bytes_max = if names_many(input) {
         GET_LINE_BYTES_MAX
@@ -38,33 +38,34 @@ fn names_many(input: &[u8]) -> bool {
     names.iter().any(|name| input.starts_with(name))
 }
 
-/// The words of a line.
+/// Returns the words of a line.
 pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
     line.split(|byte| *byte == b' ')
         .filter(|word| !word.is_empty())
 }
 
-/// Whether a word may be a key: neither empty nor too long, without bytes that end words.
+/// Returns whether a word may be a key: neither empty nor too long, and without bytes that separate
+/// words.
 pub(crate) fn is_key(word: &[u8]) -> bool {
     let is_plain = |byte: &u8| *byte > b' ' && *byte != 0x7f;
     (1..=KEY_BYTES_MAX).contains(&word.len()) && word.iter().all(is_plain)
 }
 
-/// A number of 32 bits without a sign.
+/// Parses an unsigned number of 32 bits.
 pub(crate) fn number32(word: &[u8]) -> Option<u32> {
     parse_u64(word).and_then(|number| u32::try_from(number).ok())
 }
 
-/// So many seconds are a time from now; more are one since 1970.
+/// Maximum number of seconds that count from now. Larger numbers count from 1970.
 const RELATIVE_S_MAX: i64 = 60 * 60 * 24 * 30;
 
-/// When an item ends whose `exptime` is this: in milliseconds since 1970, 0 for never.
+/// Returns the deadline of an item with this `exptime`, in milliseconds since 1970; 0 for never.
 pub(crate) fn deadline_unix_ms(word: &[u8], now_unix_ms: u64) -> Option<u64> {
     let seconds = parse_i64(word)?;
     let ms = |seconds: i64| u64::try_from(seconds).ok()?.checked_mul(1000);
     match seconds {
         0 => Some(0),
-        // It has ended already.
+        // The item has expired already.
         ..0 => Some(1),
         1..=RELATIVE_S_MAX => now_unix_ms.checked_add(ms(seconds)?),
         _ => ms(seconds).filter(|ms| i64::try_from(*ms).is_ok()),

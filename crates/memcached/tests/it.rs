@@ -1,4 +1,5 @@
-//! What a client of the memcached port sends and is told, with replies by hand in place of a server.
+//! Tests of a client's input and replies at the memcached port. The server's replies are written by
+//! hand.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
@@ -13,7 +14,7 @@ fn front() -> Front {
     Front::new(ITEM_BYTES_MAX, "1.6.0-test")
 }
 
-/// The commands that wait, a line for each.
+/// Returns the commands that wait, one per line.
 fn commands(front: &Front) -> Vec<String> {
     let mut rest = front.requests();
     let mut lines = Vec::new();
@@ -29,7 +30,7 @@ fn commands(front: &Front) -> Vec<String> {
     lines
 }
 
-/// What becomes of input: the commands, and the text once they are answered with `replies`.
+/// Returns the commands for an input, and the text after they are answered with `replies`.
 fn exchange(input: &str, replies: &str) -> (Vec<String>, String) {
     let mut front = front();
     let read = front.read(input.as_bytes(), true, NOW_UNIX_MS);
@@ -44,7 +45,7 @@ fn answer(front: &mut Front, replies: &str) -> Result<String, Broken> {
     Ok(String::from_utf8_lossy(out.as_slice()).into_owned())
 }
 
-/// What MCGET answers.
+/// Returns a reply of MCGET.
 fn item(flags: u32, cas: u64, deadline: u64, value: &str) -> String {
     let (cas, len) = (cas.to_string(), value.len());
     let cas_len = cas.len();
@@ -53,7 +54,7 @@ fn item(flags: u32, cas: u64, deadline: u64, value: &str) -> String {
     )
 }
 
-/// The same, with marks.
+/// Returns a reply of MCGET with marks.
 fn marked(marks: u8, flags: u32, cas: u64, deadline: u64, value: &str) -> String {
     let item = item(flags, cas, deadline, value);
     format!("*6{}:{marks}\r\n", &item[2..])
@@ -213,7 +214,7 @@ fn meta_commands_return_what_was_asked_for() {
     let (lines, text) = exchange("ma k N10 J5 D3 MD v c\r\n", counted);
     assert_eq!(lines, ["MCINCR k DECR 3 INIT 5 1010000"]);
     assert_eq!(text, "VA 2 c5\r\n12\r\n");
-    // a2V5 is key.
+    // The key a2V5 is base64 for "key".
     let (lines, text) = exchange("mg a2V5 b k v\r\n", &marked(0, 0, 0, 0, "x"));
     assert_eq!(
         (lines.join(""), text.as_str()),
@@ -257,14 +258,16 @@ fn whoever_is_told_to_fetch_an_item_is_one() {
     }
     let (lines, _) = exchange("ms k 1 C9 I\r\nx\r\n", "*2\r\n+STORED\r\n:9\r\n");
     assert_eq!(lines, ["MCSET k x 0 0 SET CAS 9 STALE"]);
-    // Made for who asked; another one has it already; out of date, and another one has it.
+    // Created for this client; another client has won already; outdated, and another client has
+    // won.
     for (marks, told) in [(6, "W"), (2, "Z"), (3, "X Z"), (5, "W X")] {
         let (_, text) = exchange("mg k v N30\r\n", &marked(marks, 0, 2, 0, ""));
         assert_eq!(text, format!("VA 0 {told}\r\n\r\n"));
     }
 }
 
-/// Who looks at an item that nobody fetches is asked for again, as one who may win; what is behind waits for that.
+/// If an item is outdated and no client fetches it, it is requested again with a chance to win.
+/// Everything after it waits.
 #[test]
 fn an_item_that_is_out_of_date_is_asked_for_once_more() {
     let mut front = front();
@@ -279,20 +282,21 @@ fn an_item_that_is_out_of_date_is_asked_for_once_more() {
     assert_eq!(answer(&mut front, &replies.concat()).unwrap(), "");
     assert_eq!(commands(&front), ["MCWIN a CAS"]);
     assert!(front.is_owed());
-    // Nothing has run: nothing is told.
+    // No command has run, so no text is written.
     assert_eq!(answer(&mut front, "").unwrap(), "");
     front.note_run(front.requests().len());
     let won = marked(5, 7, 10, 0, "old");
     assert_eq!(answer(&mut front, &won).unwrap(), "VA 3 c10 W X\r\nold\r\n");
     assert_eq!(commands(&front), ["MCWIN b NOVALUE"]);
     front.note_run(front.requests().len());
-    // Where nothing may be written nobody wins.
+    // On a server that refuses writes, no client wins.
     let told = answer(&mut front, "-READONLY no\r\n").unwrap();
     assert_eq!(told, "HD X Z\r\nVALUE c 0 1\r\nc\r\nEND\r\n");
     assert!(!front.is_owed());
 }
 
-/// What has yet to run, or runs elsewhere, would be answered before it.
+/// Otherwise commands that have not run, or that run elsewhere, would be answered before the
+/// repeated one.
 #[test]
 fn nothing_is_asked_for_once_more_while_others_wait() {
     let stale = marked(1, 0, 9, 0, "x");
@@ -308,7 +312,7 @@ fn nothing_is_asked_for_once_more_while_others_wait() {
     front.note_run(front.requests().len());
     let stored = answer(&mut front, "*2\r\n+STORED\r\n:9\r\n");
     assert_eq!(stored.unwrap(), "STORED\r\n");
-    // All has run, and the last of it has yet to answer.
+    // All commands have run, but the last one has not been answered yet.
     front.read(b"mg a\r\nget c\r\nflush_all\r\n", true, NOW_UNIX_MS);
     front.note_run(front.requests().len());
     let replies = [stale, item(0, 1, 0, "c")].concat();
@@ -362,7 +366,7 @@ fn input_comes_in_any_pieces() {
     }
 }
 
-/// Answers whatever waits as if all keys were absent.
+/// Answers all waiting commands as if all keys were absent.
 fn answer_all(front: &mut Front) {
     let replies: String = commands(front)
         .iter()

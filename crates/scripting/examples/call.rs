@@ -1,5 +1,6 @@
-//! Calls of a loaded script with one `redis.call`, for counting instructions:
-//! `valgrind --tool=callgrind target/…/examples/call 2000`, less the same with 1000, by 1000.
+//! Calls of a loaded script with one `redis.call`, for counting instructions: the difference of
+//! `valgrind --tool=callgrind target/…/examples/call 2000` and of the same with 1000, divided by
+//! 1000.
 #![allow(clippy::unwrap_used, reason = "a measurement that cannot go on fails")]
 
 use scripting::{Host, Level, Limits, Machine, Refused, Reply, Stop, Value};

@@ -1,4 +1,4 @@
-//! The functions of `redis` that are no commands, and what Lua 5.1 has and Luau has not.
+//! The functions of `redis` that are not commands, and what Lua 5.1 has and Luau lacks.
 
 use std::rc::Rc;
 
@@ -14,10 +14,11 @@ use crate::number_text::truncated;
 use crate::random::Random;
 use crate::{concat, convert};
 
-/// Bytes of source that `loadstring` takes: the compiler's memory counts to no script.
+/// Maximum size of a source for `loadstring`: the compiler's memory counts against no script's
+/// limit.
 const LOADED_SOURCE_BYTES_MAX: usize = 1 << 20;
 
-/// Fills `machine`, what the prelude gets, with the functions of this module.
+/// Adds the functions of this module to `machine`, the table passed to the prelude.
 pub(crate) fn fill(lua: &Lua, machine: &Table, run: &Rc<Run>) -> mlua::Result<()> {
     machine.raw_set(
         "log",
@@ -56,7 +57,8 @@ pub(crate) fn fill(lua: &Lua, machine: &Table, run: &Rc<Run>) -> mlua::Result<()
     )
 }
 
-/// Nanoseconds as seconds, for `os.clock`: the processor time of the thread that runs the script.
+/// Converts nanoseconds to seconds, for `os.clock`: the processor time of the thread that runs the
+/// script.
 fn seconds(ns: u64) -> f64 {
     #[allow(
         clippy::cast_precision_loss,
@@ -82,7 +84,7 @@ fn log(arguments: &MultiValue) -> Results {
     };
     let mut text = Vec::new();
     for place in 2..=arguments.len() {
-        // What is no text is left out, as the reference server does.
+        // Arguments that are not text are left out, as the reference server does.
         let Ok(piece) = library::bytes_at(arguments, place, "log") else {
             continue;
         };
@@ -136,7 +138,7 @@ fn acl_check_cmd(run: &Run, arguments: &MultiValue) -> Results {
     }
 }
 
-/// Compiles a text of a script: gives a function, or nil and what is wrong.
+/// Compiles a text for a script. Returns a function, or nil and the error.
 fn load(
     lua: &Lua,
     (source, name): (mlua::LuaString, Option<mlua::LuaString>),
@@ -182,7 +184,8 @@ fn load(
     }
 }
 
-/// How sources are compiled: what the prelude replaces is no built-in of the compiler.
+/// Returns the compiler for sources. It must not treat functions that the prelude replaces as
+/// built-ins.
 pub(crate) fn compiler() -> Compiler {
     Compiler::new()
         .set_optimization_level(1)
@@ -192,7 +195,7 @@ pub(crate) fn compiler() -> Compiler {
 
 type Found = (Option<usize>, Option<usize>);
 
-/// `string.find` without patterns, in time that grows with the sum of the lengths.
+/// Implements `string.find` without patterns, in time linear in the sum of the lengths.
 fn find(
     _: &Lua,
     (text, wanted, start): (mlua::LuaString, mlua::LuaString, Option<f64>),
@@ -210,7 +213,7 @@ fn find(
     Ok((found.map(|at| at + 1), found.map(|at| at + wanted.len())))
 }
 
-/// The low 32 bits of a number beyond 2^51, as the sum with 1.5 * 2^52 leaves them.
+/// Returns the low 32 bits of a number beyond 2^51, as left by adding 1.5 * 2^52.
 fn low_word(number: f64) -> u32 {
     const ROUNDER: f64 = 6_755_399_441_055_744.0;
     let bytes = (number + ROUNDER).to_le_bytes();

@@ -1,7 +1,7 @@
-//! From a function of the script to the host: `redis.call` and its kin.
+//! Calls from a script's function to the server: `redis.call` and similar functions.
 //!
-//! The host is lent for the time of one run and reached through a slot of the thread, so the functions
-//! are made once a machine and hold nothing.
+//! The [`Host`] is lent for one run and reached through a thread-local slot, so the functions are
+//! made once per machine and hold no reference.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -18,11 +18,11 @@ use crate::random::Random;
 use crate::text_buffer::{Passed, TextBuffer};
 use crate::wire;
 
-/// Safe points of the machine between two questions to the host. A safe point is the end of a turn
-/// of a loop, a call, a return, or a step of a pattern.
+/// Number of the machine's safe points between two calls of [`Host::interrupted`]. A safe point is
+/// the end of a loop iteration, a call, a return, or a step of a pattern.
 const STEPS_PER_QUESTION: u32 = 1024;
 
-/// The host during a run.
+/// The [`Host`] during a run.
 pub(crate) struct Lent<'a>(pub(crate) &'a mut dyn Host);
 
 impl<'a, 'b: 'a> ReborrowMut<'a> for Lent<'b> {
@@ -35,31 +35,31 @@ impl<'a, 'b: 'a> ReborrowMut<'a> for Lent<'b> {
 
 scoped_thread_local!(pub(crate) static mut HOST: for<'a> Lent<'a>);
 
-/// What the functions of one machine share.
+/// The state that the functions of one machine share.
 #[derive(Default)]
 pub(crate) struct Run {
     /// The version of RESP that the script chose.
     pub(crate) resp: Cell<u8>,
-    /// Set once the script has to end; nothing unsets it during the run.
+    /// Set when the script has to end. Nothing resets it during the run.
     pub(crate) stopped: Cell<Option<Stop>>,
-    /// Where the script was when it had to end.
+    /// The line of the script when it had to end.
     pub(crate) stopped_line: Cell<Option<usize>>,
     steps: Cell<u32>,
-    /// Steps left to a library that is being loaded.
+    /// Remaining steps of a library that is being loaded.
     pub(crate) load_steps: Cell<Option<u32>>,
-    /// What the library that is being loaded has registered.
+    /// The functions that the library being loaded has registered.
     pub(crate) registered: RefCell<Option<Vec<Registered>>>,
     /// The state of `math.random`, and whether this script has set it.
     pub(crate) random: Cell<Random>,
     pub(crate) is_reseeded: Cell<bool>,
     /// The settings of `cjson`.
     pub(crate) json: Rc<Cell<Settings>>,
-    /// Numbers among the arguments of a command, as text.
+    /// The text of numbers among the arguments of a command.
     digits: RefCell<Vec<u8>>,
 }
 
 impl Run {
-    /// Before a run: nothing is left of the one before.
+    /// Prepares a run: resets everything that the previous one left.
     pub(crate) fn begin(&self) {
         self.resp.set(2);
         self.stopped.set(None);
@@ -71,7 +71,7 @@ impl Run {
         }
     }
 
-    /// Ends the script: gives the error that unwinds it.
+    /// Ends the script. Returns the error that unwinds it.
     pub(crate) fn stop(&self, lua: &Lua, stop: Stop) -> Error {
         if self.stopped.get().is_none() {
             self.stopped.set(Some(stop));
@@ -80,7 +80,7 @@ impl Run {
         Error::runtime(stop.text)
     }
 
-    /// At a safe point: asks now and then whether to go on.
+    /// Called at a safe point: asks at intervals whether to continue.
     pub(crate) fn step(&self, lua: &Lua) -> mlua::Result<VmState> {
         if let Some(stop) = self.stopped.get() {
             return Err(Error::runtime(stop.text));
@@ -100,7 +100,7 @@ impl Run {
         self.ask(lua).map(|()| VmState::Continue)
     }
 
-    /// Asks the host whether to go on.
+    /// Asks the [`Host`] whether to continue.
     pub(crate) fn ask(&self, lua: &Lua) -> mlua::Result<()> {
         if !HOST.is_set() {
             return Ok(());
@@ -112,7 +112,7 @@ impl Run {
     }
 }
 
-/// The line of the innermost function that is the script's.
+/// Returns the line of the innermost function that belongs to the script.
 fn line_of(lua: &Lua) -> Option<usize> {
     const LEVELS_MAX: usize = 64;
     (0..LEVELS_MAX).find_map(|level| {
@@ -128,8 +128,8 @@ fn line_of(lua: &Lua) -> Option<usize> {
     })
 }
 
-/// `redis.call` and `redis.pcall` with up to four arguments that are texts: these are copied, which takes
-/// less than to refer to them.
+/// Implements `redis.call` and `redis.pcall` with up to four arguments that are texts. They are
+/// copied, which takes less time than referring to them.
 pub(crate) fn short_command(
     lua: &Lua,
     run: &Rc<Run>,
@@ -150,7 +150,7 @@ pub(crate) fn short_command(
     })
 }
 
-/// `redis.call` and `redis.pcall` with any arguments.
+/// Implements `redis.call` and `redis.pcall` with any arguments.
 pub(crate) fn command(
     lua: &Lua,
     run: &Rc<Run>,
@@ -163,7 +163,7 @@ pub(crate) fn command(
     })
 }
 
-/// Errors end the script; one of the command is its reply.
+/// Runs a command. An error of the command is its reply; other errors end the script.
 fn call(lua: &Lua, run: &Run, text_buffer: &TextBuffer, texts: &[&[u8]]) -> mlua::Result<Passed> {
     if !HOST.is_set() {
         return convert::raised(lua, b"ERR redis.call is not allowed here");
@@ -175,14 +175,14 @@ fn call(lua: &Lua, run: &Run, text_buffer: &TextBuffer, texts: &[&[u8]]) -> mlua
     })
 }
 
-/// Arguments that need no allocation of their own.
+/// Number of arguments that need no allocation of their own.
 const FEW: usize = 8;
 
 impl Run {
-    /// Shows the arguments of a command as slices.
+    /// Passes the arguments of a command as slices.
     ///
     /// # Errors
-    /// The text of the error reply when there is none, or one is neither text nor number.
+    /// The text of the error reply if there are no arguments, or one is neither text nor number.
     pub(crate) fn with_arguments<R>(
         &self,
         arguments: &MultiValue,
@@ -254,7 +254,7 @@ fn fill(
     Ok(())
 }
 
-/// A seed that no script has chosen.
+/// Returns a seed that no script can choose.
 pub(crate) fn random_seed() -> i64 {
     let mut bytes = [0; 8];
     base::random::fill_from_os(&mut bytes);

@@ -1,4 +1,4 @@
-//! `cmsgpack`: MessagePack, as the reference server's library packs and unpacks it.
+//! `cmsgpack`: MessagePack, packed and unpacked as by the reference server's library.
 
 use mlua::{Lua, MultiValue, Table, Value};
 
@@ -11,7 +11,7 @@ const PACKED_DEPTH_MAX: usize = 16;
 /// Values nested deeper than this are refused when unpacked.
 const UNPACKED_DEPTH_MAX: usize = 200;
 
-/// The functions of the library.
+/// Returns the functions of the library.
 pub(crate) fn table(lua: &Lua) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     table.raw_set("pack", library::function(lua, pack)?)?;
@@ -54,7 +54,8 @@ fn write(out: &mut Vec<u8>, value: &Value, depth: usize) -> Result<(), Failure> 
     Ok(())
 }
 
-/// A length: inside the first byte below the first bound, else in one, two or four bytes after it.
+/// Writes a length: in the first byte if it is below the first bound, else in the one, two or four
+/// bytes after it.
 fn head(out: &mut Vec<u8>, length: usize, kinds: &[(usize, u8)], widest: u8) {
     let kind = kinds.iter().find(|(most, _)| length <= *most);
     let bytes = length.to_be_bytes();
@@ -132,7 +133,7 @@ fn write_table(out: &mut Vec<u8>, table: &Table, depth: usize) -> Result<(), Fai
     Ok(())
 }
 
-/// The length of a table whose keys are 1, 2, … and no others.
+/// Returns the length of a table with exactly the keys 1, 2, …
 fn sequence_length(table: &Table) -> Result<Option<usize>, Failure> {
     let (mut count, mut largest) = (0_usize, 0_usize);
     for pair in table.pairs::<Value, Value>() {
@@ -176,10 +177,10 @@ fn integer_or(
     }
 }
 
-/// Unpacks values; with a limit the place where it ended comes first, -1 at the end of the data.
+/// Unpacks values. With a limit, the end position comes first, or -1 at the end of the data.
 fn values(lua: &Lua, data: &[u8], limit: Option<i64>, offset: i64) -> Results {
     if offset < 0 || limit.is_some_and(|limit| limit < 0) {
-        // The length stands where the limit should: as scripts know the text.
+        // The length is in the place of the limit: scripts know the text like this.
         let length = data.len();
         let text =
             format!("Invalid request to unpack with offset of {offset} and limit of {length}.");
@@ -221,7 +222,7 @@ fn values(lua: &Lua, data: &[u8], limit: Option<i64>, offset: i64) -> Results {
     Ok(MultiValue::from_vec(results))
 }
 
-/// Results that a function may have.
+/// Maximum number of results of a function.
 const VALUES_MAX: usize = 7000;
 
 struct Unpacker<'a> {

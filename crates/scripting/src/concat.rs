@@ -1,46 +1,48 @@
-//! The operands of `..`, made texts as Lua 5.1 does: numbers with fourteen digits.
+//! The operands of `..`, converted to texts as Lua 5.1 does: numbers with fourteen digits.
 //!
-//! Luau writes a number that is concatenated with as many digits as it takes to read it back. Scripts make
-//! names of keys that way, so `0.1 + 0.2 .. ''` has to be `0.3`. The source is changed before it is compiled: each
-//! operand that is not a literal text becomes a call of the prelude's [`OPERAND`].
+//! Luau concatenates a number with as many digits as reading it back requires. Scripts build names
+//! of keys this way, so `0.1 + 0.2 .. ''` has to be `0.3`. Therefore the source is changed before
+//! it is compiled: each operand that is not a literal text becomes a call of the prelude's
+//! [`OPERAND`].
 //!
 //! ```text
 //!   return KEYS[1] .. ':' .. score * 1.5      return _operand(KEYS[1]) .. ':' .. _operand(score * 1.5)
 //! ```
 //!
-//! There is no parser here. In Lua an operand of `..` is a run of tokens of one nesting depth: names, literals,
-//! brackets as wholes, and the operators that bind tighter. It ends at any other token, and where two tokens stand
-//! side by side that no call joins: there the next statement begins. No line is added, so lines of errors stay.
+//! There is no parser here. In Lua, an operand of `..` is a run of tokens of one nesting depth:
+//! names, literals, whole brackets, and the operators that bind tighter. It ends at any other
+//! token, and between two adjacent tokens that do not form a call: the next statement begins there.
+//! No line is added, so error lines stay the same.
 
-/// The function that operands are given to, and the statement that makes it one of the chunk's locals.
+/// The function that converts operands, and the statement that makes it a local of the chunk.
 const OPERAND: &[u8] = b" _operand(";
 const DECLARATION: &[u8] = b"local _operand=_operand;";
 
-/// What a token is to `..`.
+/// The role of a token in an operand of `..`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token {
-    /// A name, which may be called.
+    /// A name, which can be called.
     Name,
     /// A literal text.
     Text,
     /// A number, `nil`, `true`, `false` or `...`.
     Literal,
-    /// Something that binds tighter than `..`, or is part of a name: `+`, `.`, `not` …
+    /// A token that binds tighter than `..`, or is part of a name: `+`, `.`, `not` …
     Tight,
     Open,
     Close,
     Concat,
-    /// Anything else ends an operand.
+    /// Any other token, which ends an operand.
     End,
 }
 
-/// The tokens of a source, with the bytes that they take.
+/// The tokens of a source, with their byte ranges.
 struct Tokens<'s> {
     source: &'s [u8],
     at: usize,
 }
 
-/// Two operators of one token that begin with the same byte are tried in this order.
+/// The operators. Those that begin with the same byte are tried in this order.
 const OPERATORS: [(&[u8], Token); 26] = [
     (b"...", Token::Literal),
     (b"..=", Token::End),
@@ -71,7 +73,7 @@ const OPERATORS: [(&[u8], Token); 26] = [
 ];
 
 impl Tokens<'_> {
-    /// The next token and where it begins; `None` at the end, or where this knows nothing further.
+    /// Returns the next token and its start, or `None` at the end or at something unknown.
     fn next(&mut self) -> Option<(Token, usize)> {
         self.pass_blanks()?;
         let (start, rest) = (self.at, &self.source[self.at..]);
@@ -94,7 +96,7 @@ impl Tokens<'_> {
                 .iter()
                 .find(|(text, _)| rest.starts_with(text))
                 .map_or((Token::End, 1), |(text, token)| (*token, text.len())),
-            // A text with expressions in it, and whatever else is not of Lua 5.1.
+            // An interpolated text, or something else that Lua 5.1 does not have.
             _ => {
                 let operator = OPERATORS.iter().find(|(text, _)| rest.starts_with(text))?;
                 (operator.1, operator.0.len())
@@ -104,7 +106,7 @@ impl Tokens<'_> {
         Some((token, start))
     }
 
-    /// Passes white space and remarks; `None` where a remark does not end.
+    /// Skips white space and comments. Returns `None` if a comment does not end.
     fn pass_blanks(&mut self) -> Option<()> {
         loop {
             let rest = &self.source[self.at..];
@@ -143,8 +145,8 @@ fn word(word: &[u8]) -> Token {
     }
 }
 
-/// Bytes of the number at the start: digits and letters, points, and signs of exponents. `1..2` is a malformed number
-/// in Lua, too.
+/// Returns the length of the number at the start: digits and letters, points, and signs of
+/// exponents. `1..2` is a malformed number in Lua, too.
 fn number(bytes: &[u8]) -> usize {
     let is_hex = bytes.get(1).is_some_and(|byte| matches!(byte, b'x' | b'X'));
     let mut length = 0;
@@ -160,7 +162,7 @@ fn number(bytes: &[u8]) -> usize {
     length
 }
 
-/// Bytes of the quoted text at the start; `None` when it does not end.
+/// Returns the length of the quoted text at the start, or `None` if it does not end.
 fn quoted(bytes: &[u8]) -> Option<usize> {
     let quote = bytes[0];
     let mut at = 1;
@@ -173,7 +175,8 @@ fn quoted(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// Bytes of the long bracket at the start, `Some(None)` when it does not end, `None` when there is none.
+/// Returns the length of the long bracket at the start, `Some(None)` if it does not end, or `None`
+/// if there is none.
 fn long_bracket(bytes: &[u8]) -> Option<Option<usize>> {
     let rest = bytes.strip_prefix(b"[")?;
     let level = run(rest, |byte| byte == b'=');
@@ -186,26 +189,27 @@ fn long_bracket(bytes: &[u8]) -> Option<Option<usize>> {
     Some(found.map(|at| body + at + end.len()))
 }
 
-/// What is known at one nesting depth.
+/// The state at one nesting depth.
 #[derive(Clone, Copy, Debug, Default)]
 struct Depth {
-    /// Where the operand begins that is being read.
+    /// The start of the current operand.
     start: Option<usize>,
-    /// Where its last token ended.
+    /// The end of its last token.
     end: usize,
-    /// How many tokens it has, and whether the first one is a literal text.
+    /// Number of its tokens, and whether the first one is a literal text.
     tokens: usize,
     begins_with_text: bool,
-    /// The last token ends a value: another value beside it begins a statement.
+    /// Whether the last token ends a value: another value after it begins a statement.
     is_value: bool,
-    /// The last token can be called.
+    /// Whether the last token can be called.
     is_callable: bool,
-    /// A `..` stands before the operand.
+    /// Whether a `..` precedes the operand.
     is_joined: bool,
 }
 
-/// The source with its operands of `..` made texts as Lua 5.1 does; `None` where nothing is to be changed, or
-/// where the source is none of Lua 5.1: the compiler says so then.
+/// Returns the source with its operands of `..` converted to texts as Lua 5.1 does, or `None` if
+/// nothing needs to change or the source is not Lua 5.1. In the latter case the compiler reports
+/// the error.
 pub(crate) fn with_plain_operands(source: &[u8]) -> Option<Vec<u8>> {
     memchr::memmem::find(source, b"..")?;
     let operands = operands(source)?;
@@ -217,7 +221,8 @@ pub(crate) fn with_plain_operands(source: &[u8]) -> Option<Vec<u8>> {
         marks.push((start, OPERAND));
         marks.push((end, b")"));
     }
-    // Operands lie within each other: what ends somewhere comes before what begins there.
+    // Operands nest: at one position, marks of operands that end come before marks of those that
+    // begin.
     marks.sort_by_key(|&(at, text)| (at, text != b")"));
     let mut changed = DECLARATION.to_vec();
     let mut at = 0;
@@ -230,14 +235,14 @@ pub(crate) fn with_plain_operands(source: &[u8]) -> Option<Vec<u8>> {
     Some(changed)
 }
 
-/// The operands of `..` that are not literal texts, as ranges of bytes.
+/// Returns the operands of `..` that are not literal texts, as byte ranges.
 fn operands(source: &[u8]) -> Option<Vec<(usize, usize)>> {
     let mut tokens = Tokens { source, at: 0 };
     let (mut found, mut depths, mut here) = (Vec::new(), Vec::new(), Depth::default());
     while let Some((token, start)) = tokens.next() {
         let end = tokens.at;
         let begins_value = matches!(token, Token::Name | Token::Text | Token::Literal);
-        // A text or a bracket beside what can be called is its argument.
+        // A text or a bracket after something callable is its argument.
         let is_suffix = here.is_callable && matches!(token, Token::Text | Token::Open)
             || token == Token::Open && source[start] == b'[' && here.is_value;
         if here.is_value && (begins_value || token == Token::Open) && !is_suffix {
@@ -254,7 +259,7 @@ fn operands(source: &[u8]) -> Option<Vec<(usize, usize)>> {
             }
             Token::Open => {
                 here.take(start, end, false);
-                // Whether the whole can be called is known when it closes.
+                // Whether the whole can be called is known when the bracket closes.
                 here.is_callable = is_suffix || source[start] == b'(';
                 depths.push(here);
                 here = Depth::default();
@@ -281,7 +286,7 @@ impl Depth {
         self.end = end;
     }
 
-    /// Ends the operand; `joins`: a `..` follows.
+    /// Ends the operand. `joins`: whether a `..` follows.
     fn finish(&mut self, joins: bool, found: &mut Vec<(usize, usize)>) {
         let is_text = self.begins_with_text && self.tokens == 1;
         if let Some(start) = self.start
@@ -301,7 +306,7 @@ impl Depth {
 mod tests {
     use super::*;
 
-    /// The source with `<` and `>` around the operands that are made texts.
+    /// Returns the source with `<` and `>` around the operands that are converted.
     fn marked(source: &str) -> String {
         let Some(changed) = with_plain_operands(source.as_bytes()) else {
             return source.to_owned();

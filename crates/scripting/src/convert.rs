@@ -1,4 +1,4 @@
-//! Values both ways: a command's reply to what the script sees, what a script returns to a reply.
+//! Conversion of values: a command's reply to the script's value, and a script's result to a reply.
 
 use mlua::{Lua, LuaString, Table, Value as LuaValue};
 
@@ -6,20 +6,20 @@ use crate::number_text::truncated;
 use crate::text_buffer::{Passed, RAISED};
 use crate::value::Value;
 
-/// How deep a reply may be nested; deeper parts become an error in their place.
+/// Maximum nesting depth of a reply. Deeper parts become an error in their place.
 const DEPTH_MAX: usize = 200;
 
-/// An error of a command, which `redis.call` raises.
+/// Returns an error of a command, which `redis.call` raises.
 pub(crate) fn raised(lua: &Lua, text: &[u8]) -> mlua::Result<Passed> {
     Ok((error_table(lua, text)?, Some(RAISED)))
 }
 
-/// `{err = text}`.
+/// Returns `{err = text}`.
 pub(crate) fn error_table(lua: &Lua, text: &[u8]) -> mlua::Result<LuaValue> {
     wrapped(lua, "err", LuaValue::String(lua.create_string(text)?))
 }
 
-/// `{name = value}`.
+/// Returns `{name = value}`.
 pub(crate) fn wrapped(lua: &Lua, name: &str, value: LuaValue) -> mlua::Result<LuaValue> {
     let table = lua.create_table_with_capacity(0, 1)?;
     table.raw_set(name, value)?;
@@ -30,7 +30,7 @@ fn text(lua: &Lua, bytes: &[u8]) -> mlua::Result<LuaValue> {
     Ok(LuaValue::String(lua.create_string(bytes)?))
 }
 
-/// The reply as the script sees it.
+/// Returns the reply as the script sees it.
 pub(crate) fn reply(lua: &Lua, value: &Value) -> mlua::Result<Passed> {
     match value {
         Value::Error(text) => raised(lua, text),
@@ -78,7 +78,7 @@ fn to_lua(lua: &Lua, value: &Value) -> mlua::Result<LuaValue> {
     }
 }
 
-/// Scripts know one kind of number: beyond 2^53 the lowest digits are lost.
+/// Converts an integer. Scripts have one kind of number: beyond 2^53 the lowest digits are lost.
 pub(crate) fn integer(number: i64) -> LuaValue {
     #[allow(
         clippy::cast_precision_loss,
@@ -87,7 +87,7 @@ pub(crate) fn integer(number: i64) -> LuaValue {
     LuaValue::Number(number as f64)
 }
 
-/// The number that `value` is; the machine's interface shows whole ones as another type.
+/// Returns `value` as a number. The machine's interface returns integers as another type.
 pub(crate) fn number(value: &LuaValue) -> Option<f64> {
     match value {
         LuaValue::Number(number) => Some(*number),
@@ -97,8 +97,8 @@ pub(crate) fn number(value: &LuaValue) -> Option<f64> {
     }
 }
 
-/// The fields by which a table says what reply it is. They are made once: a text that is made for
-/// each look takes many times as long as the look.
+/// The names of the fields by which a table says which reply it is. They are made once: making a
+/// text for each lookup takes many times as long as the lookup.
 pub(crate) struct Fields {
     err: LuaString,
     ok: LuaString,
@@ -126,7 +126,7 @@ impl Fields {
         })
     }
 
-    /// What the script returned, as a reply.
+    /// Returns the script's result as a reply.
     pub(crate) fn reply(&self, value: &LuaValue, resp: u8) -> mlua::Result<Value> {
         self.nested(value, resp, DEPTH_MAX)
     }
@@ -198,7 +198,7 @@ impl Fields {
     }
 }
 
-/// An error or a status is one line of the protocol.
+/// Makes an error or a status fit one line of the protocol.
 pub(crate) fn one_line(text: &[u8]) -> Vec<u8> {
     let blank = |byte: &u8| {
         if matches!(byte, b'\r' | b'\n') {

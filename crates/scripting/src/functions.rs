@@ -1,21 +1,21 @@
-//! What loading a library gives: its functions. `register` makes them, `machine` calls them.
+//! The result of loading a library: its functions. `register` makes them, `machine` calls them.
 
 use mlua::Function as LuaFunction;
 
-/// A library, loaded: its code ran and registered functions.
+/// A loaded library: its code has run and registered functions.
 pub struct Library {
-    /// The library's name out of its first line.
+    /// The library's name from its first line.
     pub name: Vec<u8>,
-    /// Its functions in the order in which it registered them.
+    /// The functions, in the order in which the library registered them.
     pub functions: Vec<Function>,
 }
 
 /// A function of a library.
 #[derive(Clone)]
 pub struct Function {
-    /// Its name, unique among all libraries.
+    /// The function's name, unique among all libraries.
     pub name: Vec<u8>,
-    /// What its author says about it.
+    /// The author's description.
     pub description: Option<Vec<u8>>,
     /// `no-writes` and the like, as given.
     pub flags: Vec<Vec<u8>>,

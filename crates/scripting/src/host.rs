@@ -1,38 +1,40 @@
-//! What a script asks of the server.
+//! The interface through which a script uses the server.
 
 use crate::value::Value;
 
 /// The server, as one run of a script sees it.
 pub trait Host {
-    /// Runs a command for `redis.call` and `redis.pcall`: its name, then its arguments. Errors are
-    /// replies too.
+    /// Runs a command for `redis.call` and `redis.pcall`. The arguments are its name, then its
+    /// arguments. Errors are replies too.
     fn call(&mut self, arguments: &[&[u8]]) -> Reply<'_>;
 
-    /// Writes a line of the script into the server's log.
+    /// Writes a line of the script to the server's log.
     fn log(&mut self, level: Level, text: &[u8]);
 
-    /// Whether the script's user may run the command, for `redis.acl_check_cmd`.
+    /// Returns whether the script's user may run the command, for `redis.acl_check_cmd`.
     ///
     /// # Errors
-    /// [`Refused`] when there is no such command, or the number of arguments is wrong.
+    /// [`Refused`] if there is no such command, or the number of arguments is wrong.
     fn acl_allows(&mut self, arguments: &[&[u8]]) -> Result<bool, Refused>;
 
-    /// The script wants the replies of its commands in RESP `version`, 2 or 3. Each run begins with 2.
+    /// Sets the RESP version, 2 or 3, of the replies of the script's commands. Each run begins with
+    /// 2.
     fn set_resp(&mut self, version: u8);
 
-    /// Asked every so many steps and while library functions work for long: whether to stop.
+    /// Returns a value if the script has to stop. Called at intervals of steps, and during long
+    /// library functions.
     fn interrupted(&mut self) -> Option<Stop>;
 }
 
-/// What a command gave.
+/// The result of a command.
 #[derive(Debug)]
 pub enum Reply<'a> {
     /// The reply as a tree.
     Value(Value),
-    /// The reply as it would go to a client that speaks the version set last: one frame. Read in
-    /// place, so this is the cheap way.
+    /// The reply as a client of the version set last would receive it: one frame. It is read in
+    /// place, so this is the cheap form.
     Encoded(&'a [u8]),
-    /// The script ends here, and cannot go on.
+    /// The script ends here and cannot continue.
     Stop(Stop),
 }
 
@@ -42,22 +44,22 @@ impl From<Value> for Reply<'_> {
     }
 }
 
-/// A script has to end before its end. Why is the host's knowledge; `text` is what the script's
-/// caller is told.
+/// A request that the script ends early. The reason is known to the [`Host`]; `text` is sent to the
+/// script's caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stop {
     /// The error's text, without the name of the script.
     pub text: &'static str,
 }
 
-/// The command given to [`Host::acl_allows`] is none.
+/// The error for arguments of [`Host::acl_allows`] that are not a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// The error's text, its code first.
     pub text: &'static str,
 }
 
-/// How much a line of the log matters: `redis.LOG_DEBUG` to `redis.LOG_WARNING`.
+/// The severity of a log line: `redis.LOG_DEBUG` to `redis.LOG_WARNING`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// 0

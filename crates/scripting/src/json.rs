@@ -1,6 +1,7 @@
 //! `cjson`: tables to JSON and back, with the settings and the error texts that scripts know.
 //!
-//! Reading keeps its own stack, writing recurses; both stop at a depth that no setting can raise.
+//! The reader keeps its own stack, the writer recurses. Both stop at a depth that no setting can
+//! raise.
 
 mod read;
 mod write;
@@ -13,10 +14,10 @@ use mlua::{Lua, MultiValue, Table, Value};
 use crate::library::{self, Failure, Results};
 use crate::number_text::truncated;
 
-/// Depth that the settings allow at most.
+/// Maximum depth that the settings allow.
 const DEPTH_MAX: u32 = 1000;
 
-/// What becomes of numbers that JSON has not: infinite ones and those that are none.
+/// The treatment of numbers that JSON cannot represent: infinities and NaN.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Invalid {
     Refused,
@@ -54,8 +55,8 @@ impl Default for Settings {
     }
 }
 
-/// The functions of the library with settings of their own, which the machine sets back before each
-/// run.
+/// Returns the functions of the library with settings of their own, which the machine resets before
+/// each run.
 pub(crate) fn table(lua: &Lua, settings: &Rc<Cell<Settings>>) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     let own = Rc::clone(settings);
@@ -95,7 +96,7 @@ pub(crate) fn table(lua: &Lua, settings: &Rc<Cell<Settings>>) -> mlua::Result<Ta
 
 type Change = fn(&Lua, &mut Settings, &Given<'_>) -> Results;
 
-/// What a setting was called with.
+/// The arguments of a call of a setting.
 struct Given<'a> {
     function: &'static str,
     arguments: &'a MultiValue,
@@ -175,7 +176,7 @@ fn only<'a>(arguments: &'a MultiValue, function: &str) -> Result<&'a Value, Fail
     }
 }
 
-/// A setting that is true or false, also as the words `on` and `off`.
+/// Reads a setting that is true or false, also given as the words `on` and `off`.
 fn truth(given: &Given<'_>, place: usize, setting: &mut bool) -> Result<(), Failure> {
     match given.arguments.get(place - 1) {
         None | Some(Value::Nil) => {}

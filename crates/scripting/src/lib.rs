@@ -1,4 +1,4 @@
-//! Scripts: one virtual machine, and what a script sees of it.
+//! Scripts: one virtual machine, and its interface to scripts.
 //!
 //! ```text
 //!  commands ── Machine::run(program, keys, args, host) ──► Luau
@@ -6,15 +6,16 @@
 //!      └──────────────── Host::call ◄────────────────────────┘
 //! ```
 //!
-//! The virtual machine is Luau, made to look like the Lua 5.1 that scripts are written for. This room
-//! knows no store, no command table and no session: what a script asks of the server goes through
-//! [`Host`], what comes back is a [`Reply`].
+//! The virtual machine is Luau, adapted to look like the Lua 5.1 that scripts are written for. This
+//! room knows no store, no command table and no session: a script's calls to the server go through
+//! [`Host`], and the results are [`Reply`] values.
 //!
 //! Invariants
-//!  1. Nothing that a script does is seen by the next one: globals, libraries and metatables of
-//!     built-in types are read-only, each run has its own `KEYS` and `ARGV`.
-//!  2. Once [`Host::interrupted`] or a reply has said stop, no `pcall` of the script goes on.
-//!  3. A script has no more memory than [`Limits`] says, and ends in an error when it wants more.
+//!  1. No script sees anything that an earlier one did: globals, libraries and metatables of
+//!     built-in types are read-only, and each run has its own `KEYS` and `ARGV`.
+//!  2. After [`Host::interrupted`] or a reply has stopped the script, no `pcall` of the script
+//!     continues.
+//!  3. A script gets no more memory than [`Limits`] says. If it needs more, it ends with an error.
 #![forbid(unsafe_code)]
 
 #[cfg(panic = "abort")]

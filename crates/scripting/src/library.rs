@@ -1,17 +1,17 @@
-//! How functions of the machine are made: each gives its error's text first, then its results.
+//! Construction of the machine's functions: each returns its error's text first, then its results.
 //!
 //! The prelude raises the text as an error of the script, with the place of the caller, so that
-//! `pcall` sees a text and no object of the machine's interface.
+//! `pcall` gets a text and not an object of the machine's interface.
 
 use mlua::{Error, Function, Lua, MultiValue, Value};
 
 use crate::convert;
 
-/// Why a function of a library gave no results.
+/// The reason why a library function returned no results.
 pub(crate) enum Failure {
     /// An error that the script sees.
     Text(String),
-    /// The machine's own: no memory.
+    /// An error of the machine itself: out of memory.
     Machine(Error),
 }
 
@@ -28,7 +28,7 @@ impl From<&str> for Failure {
 }
 
 impl Failure {
-    /// With what it says under another name.
+    /// Replaces a name in the text by another one.
     pub(crate) fn renamed(self, name: &str, other: &str) -> Self {
         match self {
             Self::Text(text) => Self::Text(text.replace(name, other)),
@@ -37,7 +37,7 @@ impl Failure {
     }
 }
 
-/// What a function of a library gives.
+/// The results of a library function.
 pub(crate) type Results = Result<MultiValue, Failure>;
 
 /// Makes `inner` a function of the machine.
@@ -59,17 +59,17 @@ pub(crate) fn function(
     )
 }
 
-/// One result.
+/// Returns one result.
 pub(crate) fn one(value: Value) -> MultiValue {
     MultiValue::from_vec(vec![value])
 }
 
-/// One string as the result.
+/// Returns one string as the result.
 pub(crate) fn text(lua: &Lua, bytes: &[u8]) -> Results {
     Ok(one(Value::String(lua.create_string(bytes)?)))
 }
 
-/// The argument at `place` (from 1) as bytes; numbers become text as Lua writes them.
+/// Returns the argument at `place` (from 1) as bytes. Numbers become text as Lua writes them.
 pub(crate) fn bytes_at(
     arguments: &MultiValue,
     place: usize,
@@ -89,7 +89,7 @@ pub(crate) fn bytes_at(
     }
 }
 
-/// The argument at `place` (from 1) as a number; text that is one counts.
+/// Returns the argument at `place` (from 1) as a number. A text that is a number counts.
 pub(crate) fn number_at(
     arguments: &MultiValue,
     place: usize,

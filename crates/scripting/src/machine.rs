@@ -1,4 +1,4 @@
-//! The virtual machine of one thread: compiles programs and libraries, runs them.
+//! The virtual machine of one thread: compiles and runs programs and libraries.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -17,12 +17,12 @@ use crate::text_buffer::TextBuffer;
 use crate::value::Value;
 use crate::{cmsgpack, concat, json, register, shebang, straight, struct_library};
 
-/// What a machine may use.
+/// The limits of a machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of memory of the virtual machine, all its programs included.
+    /// Maximum number of bytes of the virtual machine, including all its programs.
     pub memory_bytes_max: usize,
-    /// Safe points that the code of a library may pass while it is loaded.
+    /// Maximum number of safe points that the code of a library may pass while it is loaded.
     pub load_steps_max: u32,
 }
 
@@ -45,22 +45,22 @@ pub struct Machine {
     environment: LuaFunction,
     text_buffer: Rc<TextBuffer>,
     fields: Fields,
-    /// Whether safe points ask.
+    /// Whether safe points ask whether to continue.
     is_asking: Cell<bool>,
     loader: LuaFunction,
 }
 
-/// A script, compiled. Cheap to clone; of use only to the machine that made it.
+/// A compiled script. It is cheap to clone, and usable only in the machine that compiled it.
 #[derive(Clone)]
 pub struct Program {
     function: LuaFunction,
     name: Rc<str>,
-    /// It ends by itself: nobody has to ask at its safe points.
+    /// Whether the script ends by itself, so its safe points need not ask.
     is_straight: bool,
     given: Given,
 }
 
-/// Which of the texts that it is called with a script can see.
+/// Which of its keys and arguments a script can see.
 #[derive(Clone, Copy)]
 struct Given {
     keys: bool,
@@ -68,10 +68,11 @@ struct Given {
 }
 
 impl Machine {
-    /// A machine with all that scripts may use. `version` is what they are told: three numbers, such as 7.4.2.
+    /// Returns a machine with everything that scripts may use. `version` is the version that
+    /// scripts see: three numbers, such as 7.4.2.
     ///
     /// # Errors
-    /// When there is not the memory for it.
+    /// If there is not enough memory.
     pub fn new(limits: Limits, version: &str) -> Result<Self, ScriptError> {
         let built = Self::build(limits, version);
         built.map_err(|error| ScriptError::Raised(error.to_string().into_bytes()))
@@ -98,16 +99,17 @@ impl Machine {
         })
     }
 
-    /// Bytes of memory that the machine has now, programs and what scripts left included.
+    /// Returns the number of bytes that the machine uses now, including programs and what scripts
+    /// left.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.lua.used_memory()
     }
 
-    /// Compiles a script. `name` is what errors call it: the SHA-1 of its source.
+    /// Compiles a script. `name` is its name in errors: the SHA-1 of its source.
     ///
     /// # Errors
-    /// [`ScriptError::Compile`] when the source is no program.
+    /// [`ScriptError::Compile`] if the source is not a program.
     pub fn compile(&mut self, name: &str, source: &[u8]) -> Result<Program, ScriptError> {
         let (_, body) = shebang::split(source);
         let plain = concat::with_plain_operands(body);
@@ -151,8 +153,8 @@ impl Machine {
     /// Runs a script.
     ///
     /// # Errors
-    /// [`ScriptError::Raised`] with the text of the error reply, [`ScriptError::Stopped`] when the host
-    /// wanted it to end.
+    /// [`ScriptError::Raised`] with the text of the error reply, [`ScriptError::Stopped`] if `host`
+    /// stopped it.
     pub fn run(
         &mut self,
         program: &Program,
@@ -170,13 +172,14 @@ impl Machine {
         self.enter(&code, &program.name, (keys, args), host)
     }
 
-    /// Runs the code of a library, whose first line gives its name, and keeps what it registers.
+    /// Runs the code of a library, whose first line gives its name, and returns the functions that
+    /// it registers.
     ///
     /// # Errors
-    /// [`ScriptError::Compile`] when it is no program, [`ScriptError::Raised`] when its code fails: the text
-    /// is that of the error alone, for the caller to say what failed.
+    /// [`ScriptError::Compile`] if it is not a program, [`ScriptError::Raised`] if its code fails.
+    /// The text is that of the error alone: the caller adds what failed.
     pub fn load_library(&mut self, source: &[u8]) -> Result<Library, ScriptError> {
-        // What ended the last run is not to end this.
+        // The stop of the previous run must not end this one.
         self.run.begin();
         let (first_line, body) = shebang::split(source);
         let name = first_line.and_then(|line| line.option(b"name").map(<[u8]>::to_vec));
@@ -216,7 +219,7 @@ impl Machine {
         })
     }
 
-    /// From now on safe points ask whether to go on, or cost next to nothing.
+    /// Sets whether safe points ask whether to continue. If not, they cost next to nothing.
     fn ask(&self, asks: bool) {
         if self.is_asking.replace(asks) == asks {
             return;
@@ -278,11 +281,11 @@ impl Machine {
         }
     }
 
-    /// What earlier scripts left is collected before it could make this one fail: the machine itself
-    /// collects by the rate of allocation, not by what is left.
+    /// Collects the garbage of earlier scripts before it could make this one fail: the machine
+    /// itself collects by the rate of allocation, not by the amount of garbage.
     fn make_room(&self) {
         if self.lua.used_memory() > self.limits.memory_bytes_max / 2 {
-            // A collection that fails leaves the memory as it was: the script may fail then.
+            // A failed collection leaves the memory as it was. The script may fail then.
             let _collected = self.lua.gc_collect();
         }
     }
@@ -324,23 +327,23 @@ impl Machine {
     }
 }
 
-/// What is to run, and by which function of the prelude.
+/// The code to run, and the function of the prelude that runs it.
 struct Code<'m> {
     entry: &'m LuaFunction,
-    /// What errors call the place where it stands.
+    /// The name of the source in errors.
     source: &'static str,
     function: &'m LuaFunction,
     given: Given,
 }
 
-/// What errors call the source of a script, and that of a library.
+/// The names in errors of a script's source and of a library's source.
 const USER_SCRIPT: &str = "@user_script";
 const USER_FUNCTION: &str = "@user_function";
 
-/// What the prelude gives of a run: whether it succeeded, and what it gave, texts apart.
+/// The prelude's result of a run: whether it succeeded, and its result, with texts separate.
 type Finished = (bool, Option<BString>, LuaValue);
 
-/// Makes the world of scripts: gives the functions of the prelude that the machine calls.
+/// Makes the environment of scripts. Returns the functions of the prelude that the machine calls.
 fn world(
     lua: &Lua,
     run: &Rc<Run>,
@@ -378,13 +381,13 @@ fn world(
     Ok(prelude)
 }
 
-/// A version as a number with eight bits for each of its parts.
+/// Returns a version as a number with eight bits for each of its parts.
 fn number_of(version: &str) -> u32 {
     let parts = version.split('.').map(|part| part.parse().unwrap_or(0));
     parts.fold(0, |number: u32, part: u32| (number << 8) | (part & 0xFF))
 }
 
-/// An error that reached the top, from what the prelude made of it.
+/// Returns the text of an error that reached the top, from what the prelude made of it.
 fn error_text(error: &LuaValue, name: &str) -> Vec<u8> {
     let mut text = error_message(error);
     if let LuaValue::Table(error) = error

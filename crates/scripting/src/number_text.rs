@@ -1,9 +1,10 @@
-//! Numbers as text: the `%.14g` of Lua's `tostring`, and what a number given to a command becomes.
+//! Numbers as text: the `%.14g` of Lua's `tostring`, and the text of a number in a command's
+//! arguments.
 
 use base::float::FloatText;
 use base::number::IntegerText;
 
-/// Writes `number` as `%.<digits>g` of C would, to the end of `out`.
+/// Appends `number` to `out` as C's `%.<digits>g` writes it.
 pub(crate) fn general(out: &mut Vec<u8>, number: f64, digits: usize) {
     if number.is_nan() {
         out.extend_from_slice(if number.is_sign_negative() {
@@ -34,7 +35,8 @@ pub(crate) fn general(out: &mut Vec<u8>, number: f64, digits: usize) {
     }
 }
 
-/// A number given to a command: whole numbers by their digits, others with seventeen, as `%.17g`.
+/// Appends a number for a command's argument: integers with all their digits, others with
+/// seventeen, as `%.17g`.
 pub(crate) fn argument(out: &mut Vec<u8>, number: f64) {
     match whole(number) {
         Some(whole) => out.extend_from_slice(IntegerText::new(whole).as_bytes()),
@@ -42,7 +44,7 @@ pub(crate) fn argument(out: &mut Vec<u8>, number: f64) {
     }
 }
 
-/// The whole number that `number` is, when `%.17g` would show all its digits.
+/// Returns `number` as an integer, if it is one and `%.17g` would show all its digits.
 pub(crate) fn whole(number: f64) -> Option<i64> {
     const EXACT_BELOW: f64 = 9_007_199_254_740_992.0;
     if number.fract() != 0.0
@@ -54,8 +56,8 @@ pub(crate) fn whole(number: f64) -> Option<i64> {
     Some(truncated(number))
 }
 
-/// The number without its fraction, as a conversion of C on the usual machine: what fits no 64 bits,
-/// and what is no number, becomes the smallest.
+/// Returns the number without its fraction, as C converts it on common machines: numbers that do
+/// not fit in 64 bits, and NaN, become the smallest integer.
 pub(crate) fn truncated(number: f64) -> i64 {
     const BEYOND: f64 = 9_223_372_036_854_775_808.0;
     if (-BEYOND..BEYOND).contains(&number) {

@@ -1,4 +1,4 @@
-//! `redis.register_function`: how the code of a library says what it offers.
+//! `redis.register_function`: registers the functions of a library.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use crate::functions::Function;
 use crate::library::{self, Failure, Results};
 use crate::number_text;
 
-/// What a function may be marked with.
+/// The flags that a function may have.
 const FLAGS: [&[u8]; 5] = [
     b"no-writes",
     b"allow-oom",
@@ -19,8 +19,8 @@ const FLAGS: [&[u8]; 5] = [
     b"allow-cross-slot-keys",
 ];
 
-/// The function of the machine, as part of the table that scripts call `table`: what it complains of names
-/// that, so that who wrote `server.register_function` reads no other name.
+/// Returns the function of the machine, as part of the table that scripts call `table`. Its errors
+/// use that name, so the author of a `server.register_function` call reads no other name.
 pub(crate) fn function(lua: &Lua, run: &Rc<Run>, table: &'static str) -> mlua::Result<LuaFunction> {
     let run = Rc::clone(run);
     library::function(lua, move |_, arguments| {
@@ -121,7 +121,7 @@ fn flags_of(given: &Table) -> Result<Vec<Vec<u8>>, Failure> {
     Ok(flags)
 }
 
-/// Texts, and numbers as Lua writes them.
+/// Returns a text, or a number as Lua writes it.
 fn text(value: &Value) -> Option<Vec<u8>> {
     match value {
         Value::String(text) => Some(text.as_bytes().to_vec()),

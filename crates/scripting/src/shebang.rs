@@ -1,20 +1,20 @@
 //! The first line of a script or a library: `#!lua name=mylib flags=no-writes,allow-stale`.
 
-/// What a first line says.
+/// The parsed first line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shebang {
     /// The engine, as written: `lua`.
     pub engine: Vec<u8>,
-    /// Words after it of the form `key=value`, in their order.
+    /// The words after it of the form `key=value`, in their order.
     pub options: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Words after it without a `=`.
+    /// The words after it without a `=`.
     pub others: Vec<Vec<u8>>,
-    /// A quote has no end, or something stands right behind it.
+    /// Whether a quote has no end, or something follows it directly.
     pub is_malformed: bool,
 }
 
 impl Shebang {
-    /// The value of the option `name`.
+    /// Returns the value of the option `name`.
     #[must_use]
     pub fn option(&self, name: &[u8]) -> Option<&[u8]> {
         let found = self.options.iter().find(|(key, _)| key == name);
@@ -22,8 +22,8 @@ impl Shebang {
     }
 }
 
-/// The first line, when it is one, and the rest of the source with the end of that line, so that
-/// numbers of lines stay what they are.
+/// Returns the first line if it is a shebang, and the rest of the source including the end of that
+/// line, so that line numbers stay the same.
 #[must_use]
 pub fn split(source: &[u8]) -> (Option<Shebang>, &[u8]) {
     let Some(rest) = source.strip_prefix(b"#!") else {
@@ -34,7 +34,7 @@ pub fn split(source: &[u8]) -> (Option<Shebang>, &[u8]) {
         .position(|byte| *byte == b'\n')
         .unwrap_or(rest.len());
     let (line, body) = rest.split_at(end);
-    // The mark is a part of the first word.
+    // The mark is part of the first word.
     let engine_bytes = line.iter().take_while(|byte| !byte.is_ascii_whitespace());
     let (engine, options) = line.split_at(engine_bytes.count());
     let mut shebang = Shebang {
@@ -56,7 +56,8 @@ pub fn split(source: &[u8]) -> (Option<Shebang>, &[u8]) {
     (Some(shebang), body)
 }
 
-/// The words of a line; blanks between quotes belong to the word. Nothing when the quotes do not fit.
+/// Returns the words of a line, or `None` if the quotes do not match. Blanks between quotes belong
+/// to the word.
 fn words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
     let mut rest = line.trim_ascii();
@@ -83,8 +84,8 @@ fn words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     Some(words)
 }
 
-/// Adds what is between quotes to a word; gives what stands behind them. A backslash takes its meaning
-/// from the next byte.
+/// Appends the text between quotes to a word. Returns the rest after the closing quote. A backslash
+/// takes its meaning from the next byte.
 fn quoted<'l>(quote: u8, mut rest: &'l [u8], word: &mut Vec<u8>) -> Option<&'l [u8]> {
     loop {
         let (first, behind) = rest.split_first()?;

@@ -1,12 +1,13 @@
-//! Which scripts end by themselves: those without loops, functions and ways to either.
+//! Detection of scripts that end by themselves: those without loops and functions, and without ways
+//! to either.
 //!
-//! Asking at each safe point whether to go on costs more than the rest of a short script. A script that
-//! passes here runs at most once through its text and calls nothing that calls back, takes a pattern or
-//! makes functions, so nobody has to ask. The judgement errs on the side of asking: it looks at words,
-//! also at those in texts and remarks.
+//! Asking at each safe point whether to continue costs more than the rest of a short script. A
+//! script that passes here runs through its text at most once. It calls nothing that calls back,
+//! takes a pattern or makes functions, so its safe points need not ask. If in doubt, the result is
+//! that they ask: only words are examined, including those in texts and comments.
 
-/// Words of the language and its libraries that a straight script may use; names of its own must not
-/// be among [`FORBIDDEN`].
+/// Words of the language and its libraries that a straight script must not contain, not even as
+/// names of its own.
 const FORBIDDEN: [&[u8]; 28] = [
     b"while",
     b"for",
@@ -38,7 +39,7 @@ const FORBIDDEN: [&[u8]; 28] = [
     b"gcinfo",
 ];
 
-/// Whether the source runs straight from its beginning to its end.
+/// Returns whether the source runs straight from its beginning to its end.
 pub(crate) fn is_straight(source: &[u8]) -> bool {
     const LONG: usize = 64 << 10;
     source.len() <= LONG && words_are_harmless(source) && indices_are_digits(source)
@@ -51,7 +52,7 @@ fn words_are_harmless(source: &[u8]) -> bool {
     for word in words {
         let start = previous_end;
         previous_end += word.len() + 1;
-        // `redis.pcall` catches errors of commands only.
+        // `redis.pcall` catches only errors of commands.
         let is_of_server = word == b"pcall"
             && (source[..start].ends_with(b"redis.") || source[..start].ends_with(b"server."));
         if FORBIDDEN.contains(&word) && !is_of_server {
@@ -61,7 +62,7 @@ fn words_are_harmless(source: &[u8]) -> bool {
     true
 }
 
-/// An index that is computed could name any function.
+/// Returns whether all indices are digits. A computed index could name any function.
 fn indices_are_digits(source: &[u8]) -> bool {
     source.iter().enumerate().all(|(at, byte)| {
         if *byte != b'[' {

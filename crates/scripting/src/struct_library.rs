@@ -1,7 +1,7 @@
 //! `struct`: numbers and texts to bytes and back, by a format.
 //!
-//! Formats: `<` `>` `=` order of bytes, `!n` alignment, `b B h H i I l L T` whole numbers (`i` and `I`
-//! take a size), `f d` floating point, `s` text up to a zero byte, `cn` text of `n` bytes (`c0` as many
+//! Formats: `<` `>` `=` byte order, `!n` alignment, `b B h H i I l L T` integers (`i` and `I` take
+//! a size), `f d` floating point, `s` text up to a zero byte, `cn` text of `n` bytes (`c0`: as many
 //! as the number before says), `x` a padding byte.
 
 use mlua::{Lua, MultiValue, Table, Value};
@@ -12,10 +12,10 @@ use crate::number_text::truncated;
 
 const SIZE_MAX: usize = 32;
 const TOO_SHORT: &str = "bad argument #2 to 'unpack' (data string too short)";
-/// Bytes that `pack` makes, and `size` counts, at most.
+/// Maximum number of bytes that `pack` produces and `size` counts.
 const PACKED_BYTES_MAX: usize = 512 << 20;
 
-/// The functions of the library.
+/// Returns the functions of the library.
 pub(crate) fn table(lua: &Lua) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     table.raw_set("pack", library::function(lua, pack)?)?;
@@ -24,21 +24,21 @@ pub(crate) fn table(lua: &Lua) -> mlua::Result<Table> {
     Ok(table)
 }
 
-/// A format, read from its beginning.
+/// A format, read from its start.
 struct Format<'a> {
     rest: &'a [u8],
     little: bool,
     align: usize,
-    /// Whose errors these are.
+    /// The function whose errors these are.
     function: &'static str,
 }
 
-/// One thing of a format.
+/// One item of a format.
 #[derive(Clone, Copy)]
 struct Item {
     kind: u8,
     size: usize,
-    /// Zero bytes before it.
+    /// Number of zero bytes before it.
     padding: usize,
 }
 
@@ -52,7 +52,7 @@ impl<'a> Format<'a> {
         }
     }
 
-    /// The next thing that has a place, when `total` bytes came before it.
+    /// Returns the next item that takes space, if `total` bytes precede it.
     fn next(&mut self, total: usize) -> Result<Option<Item>, Failure> {
         while let Some((&kind, rest)) = self.rest.split_first() {
             self.rest = rest;
@@ -146,7 +146,7 @@ fn pack(lua: &Lua, mut arguments: MultiValue) -> Results {
     let mut format = Format::new(&text, "pack");
     let mut out = Vec::new();
     let mut place = 2;
-    // What is missing counts as nil.
+    // A missing argument counts as nil.
     arguments.push_back(Value::Nil);
     while let Some(item) = format.next(out.len())? {
         out.resize(out.len() + item.padding, 0);
@@ -217,7 +217,7 @@ fn pack_number(out: &mut Vec<u8>, item: Item, number: f64, little: bool) {
     out.extend_from_slice(bytes);
 }
 
-/// Numbers beyond the signed ones are taken as unsigned.
+/// Converts a number. Numbers beyond the signed range are taken as unsigned.
 fn wrapped(number: f64) -> i64 {
     const SIGNED_BELOW: f64 = 9_223_372_036_854_775_808.0;
     const UNSIGNED_BELOW: f64 = 18_446_744_073_709_551_616.0;
@@ -262,7 +262,7 @@ fn whole_number(number: usize) -> Value {
     Value::Number(number as f64)
 }
 
-/// The value, when the thing has one, and how many bytes it takes.
+/// Returns the value, if the item has one, and the number of bytes that it takes.
 fn unpack_item(
     lua: &Lua,
     item: Item,
@@ -305,7 +305,7 @@ fn unpack_item(
     }
 }
 
-/// `c0`: the value before it says how many bytes.
+/// Returns the size for `c0`, which is the value before it.
 fn counted(before: &mut Vec<Value>) -> Result<usize, Failure> {
     let size = before.pop().as_ref().and_then(convert::number);
     let size = size.ok_or("format 'c0' needs a previous size")?;

@@ -1,35 +1,37 @@
-//! Texts on their way into the machine: one buffer, which the prelude makes strings from.
+//! Transfer of texts into the machine: one buffer, from which the prelude makes strings.
 //!
-//! A string that is made from outside costs a protected call and a reference, several times what a
-//! short command takes; inside, the same string is one call of a library function. So keys, arguments
-//! and replies are copied into a buffer that only the prelude knows, and it is told how to read them
-//! ([`Passed`]). What is too long for the buffer goes the long way.
+//! Making a string from outside costs a protected call and a reference, several times the cost of a
+//! short command. Inside the machine, the same string is one call of a library function. So keys,
+//! arguments and replies are copied into a buffer that only the prelude knows, and [`Passed`] tells
+//! it how to read them. Texts that are too long for the buffer are passed as strings made from
+//! outside.
 //!
-//! The buffer holds one thing at a time: the prelude takes it out before anything else can be put in.
+//! The buffer holds one thing at a time: the prelude takes it out before anything else can be put
+//! in.
 
 use std::cell::RefCell;
 
 use mlua::{Buffer, Lua, Value};
 
-/// Bytes of the buffer.
+/// Size of the buffer in bytes.
 const SHARED_BYTES: usize = 32 << 10;
 
-/// The length before a text that is none.
+/// The length that stands for a missing text.
 const NO_TEXT: u32 = u32::MAX;
 
-/// What the prelude gets for a reply: the reply itself, or how many bytes or texts of the buffer it is
-/// made from, and how. See the constants here.
+/// A reply as passed to the prelude: the reply itself, or the number of bytes or texts in the
+/// buffer that it is made from. The second part is one of the constants here, and says how.
 pub(crate) type Passed = (Value, Option<u8>);
 
-/// A string of so many bytes.
+/// A string of this many bytes.
 const TEXT: u8 = 1;
-/// `{ok = text}`.
+/// The reply `{ok = text}`.
 const STATUS: u8 = 2;
-/// `{err = text}`, to be raised by `redis.call`.
+/// The reply `{err = text}`, which `redis.call` raises.
 const ERROR: u8 = 3;
-/// A table of so many texts.
+/// A table of this many texts.
 const TEXTS: u8 = 4;
-/// The value itself, to be raised by `redis.call`.
+/// The value itself, which `redis.call` raises.
 pub(crate) const RAISED: u8 = 5;
 
 /// See the module.
@@ -46,28 +48,28 @@ impl TextBuffer {
         })
     }
 
-    /// The buffer as the prelude knows it.
+    /// Returns the buffer as the prelude knows it.
     pub(crate) fn buffer(&self) -> &Buffer {
         &self.buffer
     }
 
-    /// A string, if it is short enough.
+    /// Passes a string, if it is short enough.
     pub(crate) fn text(&self, text: &[u8]) -> Option<Passed> {
         self.one(text, TEXT)
     }
 
-    /// A status, if it is short enough.
+    /// Passes a status, if it is short enough.
     pub(crate) fn status(&self, text: &[u8]) -> Option<Passed> {
         self.one(text, STATUS)
     }
 
-    /// An error, if it is short enough.
+    /// Passes an error, if it is short enough.
     pub(crate) fn error(&self, text: &[u8]) -> Option<Passed> {
         self.one(text, ERROR)
     }
 
-    /// A table of so many texts, some of which may be none, unless `texts` ends before or they are too
-    /// long.
+    /// Passes a table of this many texts, some of which may be missing. Returns `None` if `texts`
+    /// ends early or the texts are too long.
     pub(crate) fn texts<'a>(
         &self,
         count: usize,
@@ -76,8 +78,8 @@ impl TextBuffer {
         (self.several(texts)? == count).then(|| pass(count, TEXTS))?
     }
 
-    /// Puts texts one behind the other, each with its length before it; how many, unless they are too
-    /// long.
+    /// Writes texts one after the other, each preceded by its length. Returns their number, or
+    /// `None` if they are too long.
     pub(crate) fn several<'a>(
         &self,
         texts: impl Iterator<Item = Option<&'a [u8]>>,

@@ -1,4 +1,5 @@
-//! What passes between a script and the server: a reply, of a command or of the script.
+//! The values that a script and the server pass to each other: replies, of a command or of the
+//! script.
 
 /// A reply as a tree. Scripts that speak RESP2 see only the first six kinds.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,7 +14,7 @@ pub enum Value {
     Status(Vec<u8>),
     /// An error's text, its code first, without the leading `-`.
     Error(Vec<u8>),
-    /// Values in their order.
+    /// Values in order.
     Array(Vec<Value>),
     /// Pairs of keys and values.
     Map(Vec<(Value, Value)>),
@@ -23,7 +24,7 @@ pub enum Value {
     Double(f64),
     /// True or false.
     Boolean(bool),
-    /// The digits of a number that fits no machine word.
+    /// The digits of a number that does not fit in a machine word.
     BigNumber(Vec<u8>),
     /// A text with the three letters that say how to show it.
     Verbatim([u8; 3], Vec<u8>),

@@ -1,7 +1,7 @@
-//! Reads one encoded reply straight into what the prelude makes the script's value from.
+//! Parser of an encoded reply, directly into what the prelude makes the script's value from.
 //!
-//! The frame comes from our own server, so a malformed one is a fault of the host, told to the script
-//! as an error; it never panics.
+//! The frame comes from our own server, so a malformed one is a fault of the server. The script
+//! gets an error; the parser never panics.
 
 use base::{float, number};
 use mlua::{Error, Lua, Value as LuaValue};
@@ -9,7 +9,7 @@ use mlua::{Error, Lua, Value as LuaValue};
 use crate::convert;
 use crate::text_buffer::{Passed, TextBuffer};
 
-/// The reply in `frame`.
+/// Returns the reply in `frame`.
 pub(crate) fn reply(lua: &Lua, text_buffer: &TextBuffer, frame: &[u8]) -> mlua::Result<Passed> {
     let mut reader = ReplyParser { lua, rest: frame };
     if let Some(passed) = reader.clone().passed(text_buffer)? {
@@ -28,7 +28,7 @@ struct ReplyParser<'a> {
 }
 
 impl<'a> ReplyParser<'a> {
-    /// The reply if the buffer takes it: texts, and tables of nothing else.
+    /// Passes the reply through the buffer if possible: texts, and tables of nothing but texts.
     fn passed(&mut self, text_buffer: &TextBuffer) -> mlua::Result<Option<Passed>> {
         let (kind, rest) = self.rest.split_first().ok_or_else(malformed)?;
         let (head, rest) = line(rest)?;
@@ -50,7 +50,8 @@ impl<'a> ReplyParser<'a> {
         })
     }
 
-    /// The next text, or none in its place; nothing where something else is next.
+    /// Returns the next text, or `Some(None)` for a missing one. Returns `None` if something else
+    /// is next.
     fn item(&mut self) -> Option<Option<&'a [u8]>> {
         let (head, rest) = line(self.rest.strip_prefix(b"$")?).ok()?;
         self.rest = rest;
@@ -85,7 +86,7 @@ impl<'a> ReplyParser<'a> {
             b'%' => self.map(count(head)?.unwrap_or(0)),
             b'~' => self.set(count(head)?.unwrap_or(0)),
             b'=' => self.verbatim(count(head)?.unwrap_or(0)),
-            // What is said about a reply is not shown to scripts.
+            // Attributes of a reply are not shown to scripts.
             b'|' => {
                 for _ in 0..count(head)?.unwrap_or(0) {
                     self.value()?;
@@ -153,7 +154,7 @@ impl<'a> ReplyParser<'a> {
     }
 }
 
-/// Splits off a line; gives it and what follows its end.
+/// Splits off a line. Returns it and the rest after its end.
 fn line(bytes: &[u8]) -> mlua::Result<(&[u8], &[u8])> {
     let end = bytes
         .iter()
@@ -163,7 +164,7 @@ fn line(bytes: &[u8]) -> mlua::Result<(&[u8], &[u8])> {
     Ok((&bytes[..end], rest))
 }
 
-/// A count, or nothing for `-1`.
+/// Returns a count, or `None` for `-1`.
 fn count(head: &[u8]) -> mlua::Result<Option<usize>> {
     if head == b"-1" {
         return Ok(None);

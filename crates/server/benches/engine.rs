@@ -1,5 +1,5 @@
-//! What one worker's engine costs per request, without sockets: decoding, looking up, the store,
-//! the reply. `cargo bench -p server --profile dist`; words after `--` choose rows (`get`, `1000`).
+//! Cost of one worker's engine per request, without sockets: decoding, lookup, store, reply.
+//! `cargo bench -p server --profile dist`; words after `--` select rows (`get`, `1000`).
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "run by hand")]
 
@@ -14,10 +14,10 @@ use server::node::Node;
 use server::port::Port;
 use store::Store;
 
-/// Different requests per figure: few enough that they stay in the cache, as what was just received
-/// does, and enough that keys of a large store do not.
+/// Number of different requests per figure: few enough to stay in the cache, as just received
+/// requests do, and enough that the keys of a large store do not.
 const REQUESTS: usize = 6_400;
-/// Runs per figure, of which the fastest counts: other programs only ever take time.
+/// Number of runs per figure. The fastest counts, because other programs only ever add time.
 const RUNS: usize = 200;
 
 struct Bench {
@@ -64,7 +64,7 @@ impl Bench {
         assert_eq!(outcome.consumed, requests.len());
     }
 
-    /// Pipelines of requests to random keys of `keys`.
+    /// Returns pipelines of requests to random keys among `keys`.
     fn pipelines(&mut self, words: &[&str], depth: usize, keys: u64) -> Vec<Vec<u8>> {
         let count = REQUESTS / depth;
         (0..count)
@@ -101,7 +101,7 @@ impl Bench {
         self.run(&requests);
     }
 
-    /// Takes other keys of a large store into the cache.
+    /// Loads other keys of a large store into the cache.
     fn disturb(&mut self, keys: u64) {
         if keys > REQUESTS as u64 {
             for pipeline in self.pipelines(&["GET", "$"], 100, keys) {
@@ -110,7 +110,7 @@ impl Bench {
         }
     }
 
-    /// The fastest of some runs, in nanoseconds per request.
+    /// Returns the fastest of some runs, in nanoseconds per request.
     fn measure(&mut self, words: &[&str], depth: usize, keys: u64) -> f64 {
         let pipelines = self.pipelines(words, depth, keys);
         let clock = SystemClock::new();

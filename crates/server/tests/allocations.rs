@@ -1,4 +1,4 @@
-//! Counts heap allocations of the path of plain commands. A binary of its own: it replaces the
+//! Counts heap allocations of plain commands. A binary of its own, because it replaces the
 //! allocator.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
@@ -36,17 +36,17 @@ fn allocations() -> u64 {
 }
 
 fn count(bytes: usize) {
-    // A thread that is going away has no count any more, and does not matter.
+    // A thread that is ending has no count any more, which does not matter.
     let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
     let _ = BYTES.try_with(|count| count.set(count.get() + bytes));
 }
 
-// SAFETY: every call is passed on unchanged to the system's allocator, whose promises are kept as
-// they are; counting touches a thread-local number and never allocates.
+// SAFETY: every call is passed on unchanged to the system's allocator, which keeps its guarantees.
+// Counting touches a thread-local number and never allocates.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
-        // SAFETY: the caller's promises are those that `System` asks for.
+        // SAFETY: the caller's guarantees are those that `System` requires.
         unsafe { System.alloc(layout) }
     }
 
@@ -75,7 +75,8 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        // Time stands still: a command that the machine has wait is slow, and the slow log allocates.
+        // Time stands still. If the machine delayed a command, the command would be slow, and the
+        // slow log allocates.
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::at_unix_ms(1_700_000_000_000));
         let store = Store::new(&store::Options::default()).unwrap();
         let config = Arc::new(SharedConfig::new(Settings::default(), Origin::default()));
@@ -97,7 +98,7 @@ impl Bench {
         }
     }
 
-    /// Runs a pipeline of requests `rounds` times; allocations made meanwhile.
+    /// Runs a pipeline of requests `rounds` times. Returns the number of allocations meanwhile.
     fn run(&mut self, requests: &[u8], rounds: usize) -> u64 {
         let share = Share {
             requests_max: usize::MAX,
@@ -115,7 +116,8 @@ impl Bench {
     }
 }
 
-/// Sixteen keys, each with one request of the given words; `$` stands for the key.
+/// Returns a pipeline for sixteen keys, each with one request of the given words; `$` stands for
+/// the key.
 fn pipeline(words: &[&str]) -> Vec<u8> {
     let mut requests = Vec::new();
     for number in 0..16 {
@@ -135,9 +137,8 @@ fn pipeline(words: &[&str]) -> Vec<u8> {
     requests
 }
 
-/// The log takes what was stated without an allocation: frames are copied into memory that it keeps.
-/// What is on the heap goes back to the system when its neighbours are free, too: all of it in the turn that sends
-/// the last piece.
+/// Heap memory returns to the system only if its neighbours are free, too. So all of it would
+/// return in the turn that sends the last piece.
 #[test]
 fn the_pieces_of_a_long_reply_are_not_on_the_heap() {
     let reply = vec![b'x'; 64 << 20];
@@ -149,6 +150,7 @@ fn the_pieces_of_a_long_reply_are_not_on_the_heap() {
     assert!(bytes < reply.len() / 1000, "{bytes} bytes on the heap");
 }
 
+/// The log takes effects without an allocation: frames are copied into memory that it keeps.
 #[test]
 fn plain_writes_with_a_log_do_not_allocate() {
     let mut bench = Bench::new();
@@ -165,15 +167,15 @@ fn plain_writes_with_a_log_do_not_allocate() {
     bench.engine.store().set_sink(Some(Box::new(sink)));
     let value = "x".repeat(100);
     for (name, words) in [("SET", &["SET", "$", &value][..]), ("INCR", &["INCR", "$"])] {
-        // Of a number afterwards.
+        // The value becomes a number for INCR.
         bench.run(&pipeline(&["SET", "$", "1"]), 1);
         let requests = pipeline(words);
         let mut allocated = 0;
         for round in 0..200 {
             let made = bench.run(&requests, 10);
-            // The first rounds take memory that is kept from then on.
+            // The first rounds allocate memory that is then kept.
             allocated += if round < 20 { 0 } else { made };
-            // As the syncing thread does, which takes memory ahead.
+            // Acts as the sync thread, which allocates memory ahead.
             log.request_sync(u64::MAX);
             log.sync_step();
             let tail = log.tail();

@@ -1,4 +1,4 @@
-//! What is in a certificate (RFC 5280) that operators ask for and users are named by.
+//! The fields of a certificate (RFC 5280) that operators ask for and that name users.
 
 use reactor::PeerNames;
 
@@ -6,21 +6,21 @@ use crate::der::{Der, tag};
 
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 const ALTERNATIVE_NAMES: &[u8] = &[0x55, 0x1d, 0x11];
-/// The number of an address among alternative names.
+/// The tag number of a URI among the alternative names.
 const URI: u8 = 6;
-/// Names of a certificate that are kept.
+/// Maximum number of URIs of a certificate that are kept.
 const URIS_MAX: usize = 16;
 
-/// What INFO says of a certificate.
+/// The fields of a certificate that INFO shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
-    /// Its number, in hexadecimal digits.
+    /// The serial number, in hexadecimal digits.
     pub serial: String,
-    /// The second from which on it is no good any more.
+    /// The second at which the certificate expires.
     pub ends_unix: i64,
 }
 
-/// What a certificate in DER says; `None` for anything else.
+/// Describes a certificate in DER, or returns `None` if `bytes` are anything else.
 #[must_use]
 pub fn describe(bytes: &[u8]) -> Option<Certificate> {
     let parts = Parts::of(bytes)?;
@@ -34,8 +34,8 @@ pub fn describe(bytes: &[u8]) -> Option<Certificate> {
     })
 }
 
-/// The names that a certificate in DER gives its owner. Names that hold what no user's name holds are
-/// left out.
+/// Returns the names that a certificate in DER gives its owner. Names that cannot be the name of a
+/// user are left out.
 pub(crate) fn names(bytes: &[u8]) -> Option<PeerNames> {
     let parts = Parts::of(bytes)?;
     Some(PeerNames {
@@ -96,7 +96,7 @@ fn uris(mut rest: Der<'_>) -> Option<Vec<String>> {
             }
             let (mut found, mut content) = extension.next()?;
             if found != tag::OCTET_STRING {
-                // Whether it is critical comes first.
+                // The flag that says whether the extension is critical comes first.
                 (found, content) = extension.next()?;
             }
             if found != tag::OCTET_STRING {
@@ -115,14 +115,14 @@ fn uris(mut rest: Der<'_>) -> Option<Vec<String>> {
     None
 }
 
-/// A text that can be a user's name.
+/// Returns a text if it can be the name of a user.
 fn name(text: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(text).ok()?;
     let is_plain = !text.is_empty() && !text.chars().any(|one| one.is_control() || one == ' ');
     is_plain.then(|| text.to_owned())
 }
 
-/// The second that a time in a certificate names.
+/// Returns the Unix second that a time in a certificate denotes.
 fn unix_time(tag: u8, text: &[u8]) -> Option<i64> {
     let digits = text.strip_suffix(b"Z")?;
     let numbers: Vec<i64> = digits
@@ -154,7 +154,7 @@ fn unix_time(tag: u8, text: &[u8]) -> Option<i64> {
     Some(((days * 24 + hour) * 60 + minute) * 60 + second)
 }
 
-/// Days from 1970 to the beginning of a month of the Gregorian calendar.
+/// Returns the days from 1970 to the beginning of a month of the Gregorian calendar.
 fn days_before(year: i64, month: i64) -> i64 {
     const BEFORE: [i64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
     let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);

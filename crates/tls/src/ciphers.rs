@@ -1,8 +1,8 @@
 //! Versions and ciphers, as Redis' directives name them.
 //!
-//! Only what is sound today is there: TLS 1.2 with forward secrecy and authenticated encryption, and
-//! TLS 1.3. A list in OpenSSL's language that names one of these works; what it excludes besides was
-//! never offered.
+//! Only sound ones exist: TLS 1.2 with forward secrecy and authenticated encryption, and TLS 1.3. A
+//! list in OpenSSL's language that names one of these works. The ciphers that such a list excludes
+//! were never offered.
 
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::{CipherSuite, SupportedCipherSuite, SupportedProtocolVersion, version};
@@ -52,10 +52,10 @@ const SUITES_OF_1_3: [(&str, CipherSuite); 3] = [
     ),
 ];
 
-/// Words of OpenSSL that stand for many suites.
+/// OpenSSL's words that stand for many suites.
 const ALL_WORDS: [&str; 4] = ["DEFAULT", "ALL", "HIGH", "COMPLEMENTOFDEFAULT"];
 
-/// The versions that `text` names, by spaces; all for nothing.
+/// Returns the versions that `text` names, separated by spaces. An empty text means all.
 pub(crate) fn versions(text: &str) -> Result<Vec<&'static SupportedProtocolVersion>, SetupError> {
     let mut all = Vec::new();
     for word in text.split_whitespace() {
@@ -79,8 +79,8 @@ pub(crate) fn versions(text: &str) -> Result<Vec<&'static SupportedProtocolVersi
     }
 }
 
-/// What does the arithmetic, with the suites of TLS 1.2 and of TLS 1.3 that two texts name, in their
-/// order; all for nothing.
+/// Returns the crypto provider with the suites of TLS 1.2 and of TLS 1.3 that two texts name, in
+/// their order. An empty text means all.
 pub(crate) fn provider(of_1_2: &str, of_1_3: &str) -> Result<CryptoProvider, SetupError> {
     let mut provider = aws_lc_rs::default_provider();
     let new = chosen("tls-ciphersuites", of_1_3, &SUITES_OF_1_3)?;

@@ -1,4 +1,4 @@
-//! The client's end, for the load generator.
+//! The client's side, for the load generator.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -16,23 +16,23 @@ use crate::error::SetupError;
 use crate::stream::Stream;
 use crate::{ciphers, files, key, server};
 
-/// Where systems keep the authorities that everybody trusts.
+/// The directory in which systems keep the authorities that they trust.
 pub(crate) const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs";
 
-/// What a client shows and asks, as the options of `redis-benchmark` say.
+/// What a client presents and requires, as the options of `redis-benchmark` say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientOptions {
-    /// Who signs the server's certificate; the system's authorities without.
+    /// The authorities that may sign the server's certificate; the system's authorities if `None`.
     pub authorities_file: Option<PathBuf>,
-    /// A directory with more of them.
+    /// A directory with more authorities.
     pub authorities_directory: Option<PathBuf>,
-    /// Whether any certificate will do.
+    /// Whether any certificate is accepted.
     pub is_insecure: bool,
     /// The client's own certificate.
     pub certificate_file: Option<PathBuf>,
-    /// Its key.
+    /// The key of the client's certificate.
     pub key_file: Option<PathBuf>,
-    /// The name of the server, where it is not that of its address.
+    /// The name of the server, if it differs from that of its address.
     pub server_name: Option<String>,
     /// Ciphers of TLS 1.2.
     pub ciphers: String,
@@ -43,7 +43,7 @@ pub struct ClientOptions {
 /// A connection to a server.
 pub type ClientStream = Stream<UnbufferedClientConnection>;
 
-/// What clients of one kind share.
+/// The configuration that clients of one kind share.
 #[derive(Clone, Debug)]
 pub struct Client {
     config: Arc<ClientConfig>,
@@ -51,10 +51,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// Reads everything that `options` name.
+    /// Reads every file that `options` name.
     ///
     /// # Errors
-    /// The first that cannot be used.
+    /// The first file or option that cannot be used.
     pub fn load(options: &ClientOptions) -> Result<Self, SetupError> {
         let impossible = |error: Error| SetupError::Options(error.to_string());
         let provider = Arc::new(ciphers::provider(&options.ciphers, &options.cipher_suites)?);
@@ -94,7 +94,7 @@ impl Client {
         })
     }
 
-    /// The same, but sessions go on where the server lets them.
+    /// Returns the same client, but one that resumes sessions if the server lets it.
     #[must_use]
     pub fn resuming(&self) -> Self {
         let mut config = ClientConfig::clone(&self.config);
@@ -105,10 +105,10 @@ impl Client {
         }
     }
 
-    /// A connection over `socket` to the server called `host`, whose handshake has not begun.
+    /// Returns a connection over `socket` to the server called `host`. Its handshake has not begun.
     ///
     /// # Errors
-    /// `host` is no name.
+    /// If `host` is not a valid name.
     pub fn connect(&self, socket: OwnedFd, host: &str) -> Result<ClientStream, SetupError> {
         let host = self.server_name.as_deref().unwrap_or(host);
         let impossible =
@@ -122,7 +122,7 @@ impl Client {
     }
 }
 
-/// Takes every server for the one that was meant.
+/// A verifier that accepts every server.
 #[derive(Debug)]
 struct Anyone(Arc<CryptoProvider>);
 

@@ -1,5 +1,5 @@
-//! A reader of DER, the form in which certificates and keys are written, as far as this room looks into
-//! them: tags of one byte, lengths of up to four.
+//! A reader of DER, the encoding of certificates and keys. It supports what this room needs: tags
+//! of one byte and lengths of up to four.
 
 /// Tags of X.690.
 pub(crate) mod tag {
@@ -14,18 +14,18 @@ pub(crate) mod tag {
     pub(crate) const SEQUENCE: u8 = 0x30;
     pub(crate) const SET: u8 = 0x31;
 
-    /// A part with the number `number` that holds others.
+    /// Returns the tag of a constructed value with the context-specific number `number`.
     pub(crate) const fn part(number: u8) -> u8 {
         0xa0 | number
     }
 
-    /// A simple value with the number `number`.
+    /// Returns the tag of a primitive value with the context-specific number `number`.
     pub(crate) const fn value(number: u8) -> u8 {
         0x80 | number
     }
 }
 
-/// What is left to read.
+/// The bytes that remain to be read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Der<'a>(&'a [u8]);
 
@@ -39,7 +39,7 @@ impl<'a> Der<'a> {
         self.0.is_empty()
     }
 
-    /// The next value with its tag.
+    /// Returns the next value with its tag.
     pub(crate) fn next(&mut self) -> Option<(u8, &'a [u8])> {
         let (&tag, rest) = self.0.split_first()?;
         let (&first, rest) = rest.split_first()?;
@@ -59,7 +59,7 @@ impl<'a> Der<'a> {
         Some((tag, content))
     }
 
-    /// The next value, which has to have this tag.
+    /// Returns the next value if it has this tag.
     pub(crate) fn take(&mut self, tag: u8) -> Option<&'a [u8]> {
         let mut ahead = *self;
         let (found, content) = ahead.next()?;
@@ -70,12 +70,12 @@ impl<'a> Der<'a> {
         Some(content)
     }
 
-    /// What is in the next value, which has to have this tag.
+    /// Returns a reader of the next value's content if the value has this tag.
     pub(crate) fn open(&mut self, tag: u8) -> Option<Self> {
         self.take(tag).map(Self)
     }
 
-    /// A number that is not negative.
+    /// Returns the next value as a number that is not negative.
     pub(crate) fn number(&mut self) -> Option<u64> {
         let digits = self.take(tag::INTEGER)?;
         let is_small = digits.len() <= 8 && digits.first().is_some_and(|first| *first < 0x80);

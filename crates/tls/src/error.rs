@@ -1,17 +1,17 @@
-//! Why something could not be set up, and why a handshake failed.
+//! Errors of the setup and of handshakes.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why certificates, keys or rules cannot be used.
+/// The reason why certificates, keys or rules cannot be used.
 #[derive(Debug)]
 pub enum SetupError {
     /// A file cannot be read.
     File(PathBuf, io::Error),
     /// A file does not hold what it should.
     Content(PathBuf, String),
-    /// The options contradict each other, or ask for what there is not.
+    /// The options contradict each other, or name something that does not exist.
     Options(String),
 }
 
@@ -33,22 +33,22 @@ impl fmt::Display for SetupError {
 
 impl std::error::Error for SetupError {}
 
-/// Why a peer was not let in.
+/// The reason why a peer was refused.
 #[derive(Debug)]
 pub enum HandshakeError {
-    /// It speaks, but not TLS.
+    /// The peer does not speak TLS.
     Plaintext,
-    /// It went away.
+    /// The peer closed the connection.
     Departed,
-    /// It did not finish in time.
+    /// The peer did not finish in time.
     TimedOut,
-    /// What it sent of the handshake is more than is kept for those who are not in yet.
+    /// The unfinished handshakes exceed their limit of memory or of number.
     TooMuch,
-    /// The two do not agree, or the certificate is not good.
+    /// The two sides do not agree, or the certificate is not valid.
     Tls(rustls::Error),
     /// The socket failed.
     Socket(io::ErrorKind),
-    /// The server stops.
+    /// The server is stopping.
     Stopped,
 }
 

@@ -9,10 +9,10 @@ use rustls::pki_types::pem::PemObject as _;
 
 use crate::error::SetupError;
 
-/// No certificate or key is longer.
+/// Maximum size of a certificate or key file.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// What is in a file.
+/// Returns the content of a file.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, SetupError> {
     let fault = |error| SetupError::File(path.to_path_buf(), error);
     let metadata = fs::metadata(path).map_err(fault)?;
@@ -22,7 +22,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, SetupError> {
     fs::read(path).map_err(fault)
 }
 
-/// The certificates in a file, in their order; there is at least one.
+/// Returns the certificates in a file, in their order. There is at least one.
 pub(crate) fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, SetupError> {
     let chain = certificates(path)?;
     if chain.is_empty() {
@@ -38,10 +38,11 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, SetupError>
         .map_err(|error| SetupError::content(path, format!("{error}")))
 }
 
-/// Who may sign the certificates of peers: those in a file, and in all files of a directory.
+/// The authorities that may sign the certificates of peers: those in a file, and those in all files
+/// of a directory.
 pub(crate) struct Authorities {
     pub(crate) store: RootCertStore,
-    /// The first of the file, for those who ask until when it is good.
+    /// The first authority of the file, whose expiry INFO shows.
     pub(crate) first: Option<CertificateDer<'static>>,
 }
 
@@ -63,7 +64,7 @@ pub(crate) fn authorities(
     }
     if let Some(directory) = directory {
         for path in entries(directory)? {
-            // Such directories hold lists of revoked certificates, links and more.
+            // Such directories also hold revocation lists, links and other files.
             let found = certificates(&path).unwrap_or_default();
             let (_added, _ignored) = all.store.add_parsable_certificates(found);
         }

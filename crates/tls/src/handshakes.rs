@@ -5,10 +5,10 @@
 //!                              '---- not TLS, too late ----------'--- refused ---> Attendant
 //! ```
 //!
-//! A handshake costs as much processor time as hundreds of requests. It is made by threads that the
-//! system sets aside when workers have something to do (they are `nice`), so that a crowd of newcomers
-//! waits rather than those who are served. A peer that says nothing costs its socket only; what all
-//! that began hold together is bounded, and so are their number and their time.
+//! A handshake costs as much processor time as hundreds of requests. The threads that make
+//! handshakes are `nice`: the system preempts them when workers have work to do, so a crowd of new
+//! connections waits and connected clients do not. A silent peer costs only its socket. The memory
+//! of all handshakes that have begun is bounded, and so are their number and their time.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -32,55 +32,56 @@ use crate::error::HandshakeError;
 use crate::server::Server;
 use crate::stream::{Handshake, Stream};
 
-/// How long a peer may take, from when it was accepted.
+/// Time that a peer may take from its accept to the end of its handshake.
 const TIME_MAX: Duration = Duration::from_secs(60);
-/// What the handshakes of a thread that are not complete may hold together, beside their state.
+/// Maximum number of bytes that the unfinished handshakes of a thread may hold together, besides
+/// their state.
 const HELD_BYTES_MAX: usize = 8 << 20;
-/// A handshake that holds no more than this is not refused for what all hold.
+/// A handshake that holds no more than this is never refused because of the total.
 const HELD_BYTES_SPARED: usize = 4 * 1024;
-/// Handshakes of a thread that began and are not complete; beyond, the oldest is refused.
+/// Maximum number of unfinished handshakes of a thread. Beyond that, the oldest is refused.
 const BEGUN_MAX: usize = 2048;
-/// Events taken at once.
+/// Maximum number of events taken at once.
 const EVENTS_MAX: usize = 64;
-/// How much workers come first: the weight of such a thread is a tenth of theirs.
+/// Nice value of the handshake threads: their scheduling weight is a tenth of a worker's.
 const NICENESS: i32 = 10;
-/// How often the attendant looks after its files.
+/// Interval at which the attendant checks its files.
 const TICK_NS: u64 = 1_000_000_000;
-/// The token of the bell; those of visitors are larger.
+/// The token of the bell. The tokens of visitors are larger.
 const BELL_TOKEN: u64 = 0;
-/// What the first byte of a handshake is.
+/// The first byte of a handshake.
 const HANDSHAKE_RECORD: u8 = 0x16;
-/// What a peer hears that speaks, but not TLS.
+/// The reply to a peer that does not speak TLS.
 const SPEAK_TLS: &[u8] = b"-ERR This port takes TLS connections only\r\n";
 
-/// A peer that was not let in.
+/// A peer that was refused.
 #[derive(Debug)]
 pub struct Refused<'a> {
-    /// Who it was.
+    /// The refused peer.
     pub peer: &'a PeerInfo,
-    /// Why.
+    /// The reason.
     pub error: &'a HandshakeError,
 }
 
-/// Who has handshakes made, and hears of them on their threads.
+/// The owner of the handshakes. Its methods are called on the handshake threads.
 pub trait Attendant: Send + Sync {
-    /// A peer is not let in.
+    /// Reports that a peer is refused.
     fn refused(&self, refused: &Refused<'_>);
 
-    /// About once a second, from one of the threads: time to look whether files changed.
+    /// Called about once a second on one of the threads, to check whether files changed.
     fn tick(&self) {}
 }
 
-/// How handshakes went.
+/// Counts of handshakes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Complete ones.
+    /// Completed handshakes.
     pub completed: u64,
-    /// Those of them that went on with an earlier session.
+    /// Completed handshakes that resumed an earlier session.
     pub resumed: u64,
     /// Refused peers.
     pub refused: u64,
-    /// Peers that are neither yet.
+    /// Peers whose handshake is neither complete nor refused.
     pub pending: u64,
 }
 
@@ -104,17 +105,18 @@ struct Shared {
     accepted: AtomicU64,
 }
 
-/// Where a thread finds its peers.
+/// The inbox of a thread, in which it finds new peers.
 struct Desk {
     inbox: Mutex<Vec<(OwnedFd, PeerInfo)>>,
     bell: OwnedFd,
 }
 
 impl Handshakes {
-    /// Handshakes with what was read into `server`, by `threads_count` threads once they are started.
+    /// Makes handshakes with the configuration in `server`, on `threads_count` threads once they
+    /// are started.
     ///
     /// # Errors
-    /// When the process may open no more descriptors.
+    /// If the process may not open more descriptors.
     pub fn new(
         server: Server,
         threads_count: usize,
@@ -146,10 +148,11 @@ impl Handshakes {
         })
     }
 
-    /// Starts the threads, whose connections go to the workers of `balancer`; once.
+    /// Starts the threads, which pass connections to the workers of `balancer`. Only the first call
+    /// has an effect.
     ///
     /// # Errors
-    /// When the process may have no more threads or descriptors.
+    /// If the process may not have more threads or descriptors.
     pub fn start(&self, balancer: &Arc<Balancer>) -> io::Result<()> {
         if self.shared.balancer.set(Arc::downgrade(balancer)).is_err() {
             return Ok(());
@@ -162,18 +165,18 @@ impl Handshakes {
         Ok(())
     }
 
-    /// Uses `server` for handshakes that begin from now on.
+    /// Uses `server` for the handshakes that begin from now on.
     pub fn change(&self, server: Server) {
         *lock(&self.shared.server) = Arc::new(server);
     }
 
-    /// What new handshakes use.
+    /// Returns the configuration that new handshakes use.
     #[must_use]
     pub fn server(&self) -> Arc<Server> {
         Arc::clone(&lock(&self.shared.server))
     }
 
-    /// How they went so far.
+    /// Returns the counts of handshakes so far.
     #[must_use]
     pub fn figures(&self) -> Figures {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -187,12 +190,12 @@ impl Handshakes {
         }
     }
 
-    /// Refuses everybody from now on, and waits for the threads.
+    /// Refuses all peers from now on, and waits for the threads to end.
     pub fn stop(&self) {
         self.shared.is_stopping.store(true, Ordering::Release);
         self.shared.desks.iter().for_each(Desk::ring);
         for thread in std::mem::take(&mut *lock(&self.threads)) {
-            // One that panicked has nothing left to be waited for.
+            // A thread that panicked has ended too: nothing else depends on its result.
             drop(thread.join());
         }
     }
@@ -226,28 +229,28 @@ impl fmt::Debug for Handshakes {
 impl Desk {
     #[expect(clippy::host_endian_bytes, reason = "the kernel takes a native number")]
     fn ring(&self) {
-        // Fails only when the counter is full, and then the descriptor is readable anyway.
+        // The write fails only if the counter is full, and then the descriptor is readable anyway.
         let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
     }
 }
 
-/// One thread.
+/// The state of one handshake thread.
 struct Office {
     shared: Arc<Shared>,
     index: usize,
     epoll: OwnedFd,
     visitors: HashMap<u64, Visitor>,
     last_token: u64,
-    /// By the time at which they are refused; some are gone.
+    /// Deadlines and tokens of visitors, in order of time. Some visitors are already gone.
     deadlines: VecDeque<(u64, u64)>,
-    /// Those that began, oldest first; some are gone.
+    /// Tokens of the handshakes that have begun, oldest first. Some visitors are already gone.
     begun: VecDeque<u64>,
     begun_count: usize,
     held_bytes: usize,
     tick_due_ns: u64,
 }
 
-/// A peer on its way in.
+/// A peer whose handshake is not complete.
 struct Visitor {
     peer: PeerInfo,
     state: State,
@@ -256,14 +259,14 @@ struct Visitor {
 }
 
 enum State {
-    /// It said nothing yet.
+    /// The peer has not sent anything yet.
     Waiting(OwnedFd),
     Begun(Box<Stream<UnbufferedServerConnection>>),
-    /// For the moment between two others.
+    /// A placeholder between two states.
     Gone,
 }
 
-/// What becomes of a visitor.
+/// The result of a step for a visitor.
 enum Step {
     Stays,
     Enters,
@@ -289,7 +292,7 @@ impl Office {
     }
 
     fn run(mut self) {
-        // Where the system does not allow that, handshakes are as important as requests.
+        // If the system does not allow this, handshakes have the same priority as requests.
         let _ = rustix::process::setpriority_process(None, NICENESS);
         let mut events = Vec::with_capacity(EVENTS_MAX);
         while !self.shared.is_stopping.load(Ordering::Acquire) {
@@ -304,8 +307,8 @@ impl Office {
                     let _ = rustix::io::read(&self.shared.desks[self.index].bell, &mut count);
                 } else {
                     self.advance(token);
-                    // A step takes as long as dozens of requests. The system would look whether a
-                    // worker waits for this processor at its next tick only.
+                    // A step takes as long as dozens of requests. Without the yield, the system
+                    // would check only at its next tick whether a worker waits for this processor.
                     std::thread::yield_now();
                 }
             }
@@ -315,7 +318,7 @@ impl Office {
         self.close();
     }
 
-    /// Has the attendant look after its files, if this is the thread for that and it is time.
+    /// Lets the attendant check its files, if this is the first thread and the time has come.
     fn tick(&mut self) {
         let now_ns = self.shared.clock.monotonic_ns();
         if self.index == 0 && now_ns >= self.tick_due_ns {
@@ -341,7 +344,7 @@ impl Office {
         }
     }
 
-    /// Takes in who came.
+    /// Takes in the peers that are new in the inbox.
     fn take_in(&mut self) {
         let newcomers = std::mem::take(&mut *lock(&self.shared.desks[self.index].inbox));
         if newcomers.is_empty() {
@@ -372,7 +375,7 @@ impl Office {
         }
     }
 
-    /// Goes on with a visitor, of whom something came.
+    /// Continues with a visitor whose socket reported an event.
     fn advance(&mut self, token: u64) {
         let Some(visitor) = self.visitors.get_mut(&token) else {
             return;
@@ -394,7 +397,7 @@ impl Office {
         }
     }
 
-    /// Begins the handshake of a visitor that waits.
+    /// Begins the handshake of a waiting visitor.
     fn begin(&mut self, token: u64) -> Result<(), HandshakeError> {
         let config = Arc::clone(&lock(&self.shared.server).config);
         let Some(visitor) = self.visitors.get_mut(&token) else {
@@ -408,7 +411,8 @@ impl Office {
         {
             self.refuse(oldest, &HandshakeError::TooMuch);
         }
-        // Those that are gone leave their tokens, but not for ever.
+        // Visitors that are gone leave their tokens behind, so the queue is purged when it is too
+        // long.
         if self.begun.len() > 2 * BEGUN_MAX {
             let visitors = &self.visitors;
             self.begun.retain(|token| visitors.contains_key(token));
@@ -446,7 +450,7 @@ impl Office {
         Ok(Step::Stays)
     }
 
-    /// Gives a visitor to a worker.
+    /// Hands a visitor to a worker.
     fn let_in(&mut self, token: u64) {
         let Some(visitor) = self.take_out(token) else {
             return;
@@ -473,9 +477,11 @@ impl Office {
             return;
         };
         if let (HandshakeError::Plaintext, State::Waiting(socket)) = (error, &visitor.state) {
-            // A fresh socket takes a line; a peer that does not want it loses nothing.
+            // A new socket has space for one line. If the send fails, the peer loses only this
+            // message.
             let _ = rustix::net::send(socket, SPEAK_TLS, SendFlags::NOSIGNAL);
-            // A socket that is closed with something unread takes back what was said.
+            // If a socket is closed with unread input, the system may discard the line that was
+            // sent. So the input is read.
             let _ = rustix::net::recv(socket, &mut [0; 4096], RecvFlags::empty());
         }
         self.shared.refused.fetch_add(1, Ordering::Relaxed);
@@ -495,7 +501,7 @@ impl Office {
             State::Gone => None,
         };
         if let Some(socket) = socket {
-            // What was never watched cannot be unwatched.
+            // Deleting a socket that was never registered fails, which does no harm.
             let _ = epoll::delete(&self.epoll, socket);
         }
         Some(visitor)
@@ -535,7 +541,7 @@ impl Visitor {
     }
 }
 
-/// Whether the first byte came, and is that of a handshake.
+/// Returns whether the first byte is there and begins a handshake.
 fn listen(socket: &OwnedFd) -> Result<bool, HandshakeError> {
     let mut first = [0];
     match rustix::net::recv(socket, &mut first, RecvFlags::PEEK) {
@@ -547,7 +553,7 @@ fn listen(socket: &OwnedFd) -> Result<bool, HandshakeError> {
     }
 }
 
-/// What a failed step of a handshake means.
+/// Translates the error of a failed handshake step.
 fn explain(error: io::Error) -> HandshakeError {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => HandshakeError::Departed,
@@ -562,7 +568,7 @@ fn explain(error: io::Error) -> HandshakeError {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Every change is complete at every point where it could panic.
+    // Every change is complete at each point where it could panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,5 +1,5 @@
-//! Private keys: plain ones, and those that a password protects (PKCS #8 with PBES2, which is what
-//! `openssl` writes since version 1.1: PBKDF2 and AES in CBC mode; RFC 8018).
+//! Private keys: plain ones, and those protected by a password (PKCS #8 with PBES2, which `openssl`
+//! writes since version 1.1: PBKDF2 and AES in CBC mode; RFC 8018).
 
 use std::num::NonZeroU32;
 use std::path::Path;
@@ -20,14 +20,14 @@ use crate::{files, pem};
 const PBES2: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x05, 0x0d];
 const PBKDF2: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x05, 0x0c];
 const SCRYPT: &[u8] = &[0x2b, 0x06, 0x01, 0x04, 0x01, 0xda, 0x47, 0x04, 0x0b];
-/// `hmacWithSHA1` and its kin differ in the last byte.
+/// The prefix of `hmacWithSHA1` and its variants, which differ in the last byte.
 const HMAC: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x02];
-/// AES in CBC mode; the last byte says how long the key is.
+/// The prefix of AES in CBC mode. The last byte denotes the key length.
 const AES_CBC: &[u8] = &[0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x01];
-/// Rounds of PBKDF2 that are waited for: some seconds.
+/// Maximum number of PBKDF2 rounds, which take some seconds.
 const ITERATIONS_MAX: u64 = 20_000_000;
 
-/// The key in a file.
+/// Reads the key in a file.
 pub(crate) fn load(
     path: &Path,
     password: Option<&[u8]>,
@@ -51,7 +51,7 @@ pub(crate) fn load(
     PrivateKeyDer::from_pem_slice(&text).map_err(|error| fault(&format!("no private key: {error}")))
 }
 
-/// The key in an `EncryptedPrivateKeyInfo`.
+/// Decrypts the key in an `EncryptedPrivateKeyInfo`.
 fn unseal(sealed: &[u8], password: &[u8]) -> Result<Vec<u8>, &'static str> {
     let protection =
         Protection::of(sealed).ok_or("the protection of the key is of no known kind")??;
@@ -70,12 +70,12 @@ fn unseal(sealed: &[u8], password: &[u8]) -> Result<Vec<u8>, &'static str> {
     let start = FixedLength::try_from(protection.start).map_err(|_| wrong)?;
     let plain = key.decrypt(&mut content, DecryptionContext::Iv128(start));
     let plain = plain.map_err(|_| wrong)?;
-    // A wrong password may leave something that looks padded.
+    // A wrong password may yield bytes that look validly padded.
     Der::new(plain).open(tag::SEQUENCE).ok_or(wrong)?;
     Ok(plain.to_vec())
 }
 
-/// How a key is protected.
+/// The protection of a key.
 struct Protection<'a> {
     hash: pbkdf2::Algorithm,
     salt: &'a [u8],

@@ -1,4 +1,4 @@
-//! Connections that are encrypted: handshakes, transports, certificates.
+//! Encrypted connections: handshakes, transports, certificates.
 //!
 //! ```text
 //!   listener --accepted--> Handshakes (threads of their own) --Stream--> Balancer --> a worker's loop
@@ -6,14 +6,14 @@
 //!                            +--> Attendant (who, why)                      send: bytes -> records -> socket
 //! ```
 //!
-//! The only room that names a crypto library. A [`Stream`] is a transport of the reactor: the worker
-//! that serves a connection encrypts and decrypts its bytes, in buffers of the thread, so that an idle
-//! connection owns no buffer. Handshakes, which cost a thousand times as much as a request, run on
-//! threads of their own at a low priority ([`Handshakes`]).
+//! The only room that names a crypto library. A [`Stream`] is a transport of the reactor: the
+//! worker that serves a connection encrypts and decrypts its bytes, in buffers of the thread, so an
+//! idle connection owns no buffer. A handshake costs a thousand times as much as a request, so
+//! handshakes run on threads of their own at a low priority ([`Handshakes`]).
 //!
-//! What a server needs (certificate, key, authorities, rules) is read from files into a [`Server`] at
-//! once, whole or not at all; new handshakes use what was read last, connections keep what they began
-//! with.
+//! The server's certificate, key, authorities and rules are read from files into a [`Server`] at
+//! once, whole or not at all. New handshakes use the newest configuration; connections keep the one
+//! that they began with.
 #![forbid(unsafe_code)]
 
 mod certificate;

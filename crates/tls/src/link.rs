@@ -1,4 +1,5 @@
-//! Links between nodes: TLS 1.3 over a socket that blocks, which one thread reads and another one writes.
+//! Links between nodes: TLS 1.3 over a blocking socket that one thread reads and another thread
+//! writes.
 //!
 //! ```text
 //!   reading thread:  socket ──► records ──┐                ┌──► bytes
@@ -6,9 +7,10 @@
 //!   writing thread:  socket ◄── records ──┘                └──◄ bytes
 //! ```
 //!
-//! Nodes show each other certificates that an authority signed ([`LinkTls::of_certificates`]), or a key that each makes for
-//! itself at its start ([`LinkTls::self_made`]). The latter says nothing of who they are: they prove that over
-//! [`LinkStream::exporter`], which both ends of one handshake have and nobody between two handshakes.
+//! Nodes show each other certificates that an authority signed ([`LinkTls::of_certificates`]), or
+//! keys that each node makes for itself at its start ([`LinkTls::self_made`]). Such a key does not
+//! prove a node's identity. The nodes prove that over [`LinkStream::exporter`], which is known to
+//! both ends of one handshake and to no man in the middle.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -38,18 +40,18 @@ use crate::error::{HandshakeError, SetupError};
 use crate::server::ServerOptions;
 use crate::{ciphers, files, key, server};
 
-/// What the exporter's bytes are for.
+/// The label of the exporter's bytes, which names their purpose.
 const EXPORTER_LABEL: &[u8] = b"EXPORTER-iolite-link";
-/// Names are not looked at: whoever the authority signed for is a node.
+/// Names are not verified: everyone with a certificate of the authority is a node.
 const NAME: &str = "node.invalid";
-/// So many bytes are encrypted at once.
+/// Number of bytes encrypted at once.
 const SEND_BYTES: usize = 64 << 10;
-/// And received.
+/// Number of bytes received at once.
 const RECEIVE_BYTES: usize = 64 << 10;
-/// A handshake is no longer.
+/// Maximum size of a handshake.
 const HANDSHAKE_BYTES_MAX: usize = 256 << 10;
 
-/// What a node encrypts its links with.
+/// The configuration with which a node encrypts its links.
 #[derive(Debug)]
 pub struct LinkTls {
     server: Arc<ServerConfig>,
@@ -57,10 +59,10 @@ pub struct LinkTls {
 }
 
 impl LinkTls {
-    /// With a key that is made now, and is nobody's tomorrow.
+    /// Makes a new key for this process alone.
     ///
     /// # Errors
-    /// When the system has no random numbers.
+    /// If the system has no random numbers.
     pub fn self_made() -> Result<Self, SetupError> {
         let impossible = |what: &dyn std::fmt::Display| SetupError::Options(what.to_string());
         let provider = Arc::new(ciphers::provider("", "")?);
@@ -82,10 +84,11 @@ impl LinkTls {
         Ok(Self::new(server, client))
     }
 
-    /// With the certificate, key and authorities that `options` name, which peers have to have of the same authorities.
+    /// Uses the certificate, key and authorities that `options` name. Peers must have a certificate
+    /// of the same authorities.
     ///
     /// # Errors
-    /// The first that cannot be used.
+    /// The first file or option that cannot be used.
     pub fn of_certificates(options: &ServerOptions) -> Result<Self, SetupError> {
         let impossible = |error: &dyn std::fmt::Display| SetupError::Options(error.to_string());
         let missing = |what: &str| SetupError::Options(format!("tls-replication takes {what}"));
@@ -128,7 +131,7 @@ impl LinkTls {
         }
     }
 
-    /// The handshake of who accepted a connection.
+    /// Makes the handshake of the side that accepted a connection.
     ///
     /// # Errors
     /// [`HandshakeError`].
@@ -137,7 +140,7 @@ impl LinkTls {
         LinkStream::shake(socket, side.into(), time)
     }
 
-    /// The handshake of who made a connection.
+    /// Makes the handshake of the side that opened a connection.
     ///
     /// # Errors
     /// [`HandshakeError`].
@@ -157,14 +160,14 @@ pub struct LinkStream {
     exporter: [u8; 32],
 }
 
-/// Records that were received and not looked at.
+/// Received records that are not decrypted yet.
 struct Receiving {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
 }
 
-/// Records that are to be sent, and how many bytes they are made of.
+/// Records that wait to be sent, and the number of plain bytes that they encode.
 #[derive(Default)]
 struct Sending {
     records: Vec<u8>,
@@ -198,7 +201,7 @@ impl LinkStream {
                 _ => {}
             }
             if let Err(error) = side.process_new_packets() {
-                // The peer is told why.
+                // Sends the peer the reason.
                 let _told = side.write_tls(&mut &socket);
                 return Err(error.into());
             }
@@ -217,22 +220,22 @@ impl LinkStream {
         })
     }
 
-    /// What both ends of this handshake have, and nobody else.
+    /// Returns the bytes that only the two ends of this handshake know.
     #[must_use]
     pub fn exporter(&self) -> [u8; 32] {
         self.exporter
     }
 
-    /// The socket below.
+    /// Returns the underlying socket.
     #[must_use]
     pub fn socket(&self) -> &TcpStream {
         &self.socket
     }
 
-    /// Receives some bytes; 0 at the end.
+    /// Receives some bytes. Returns 0 at the end.
     ///
     /// # Errors
-    /// Those of the socket, and of records that are not what the peer sent.
+    /// Those of the socket, and of records that differ from what the peer sent.
     pub fn receive(&self, bytes: &mut [u8]) -> io::Result<usize> {
         let mut receiving = lock(&self.receiving);
         loop {
@@ -262,8 +265,8 @@ impl LinkStream {
         }
     }
 
-    /// Sends some bytes: so many as this says are with the system. After an error of time it is to be called with the same
-    /// bytes again.
+    /// Sends some bytes, and returns how many of them the system has taken. After a timeout error,
+    /// the caller must call this again with the same bytes.
     ///
     /// # Errors
     /// Those of the socket.
@@ -294,7 +297,7 @@ impl LinkStream {
         Ok(std::mem::take(taken))
     }
 
-    /// Ends the connection: whoever waits in it comes back.
+    /// Ends the connection. Threads that wait in it return.
     pub fn end(&self) {
         let _gone = self.socket.shutdown(Shutdown::Both);
     }
@@ -317,7 +320,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What accepts links with this provider: TLS 1.3 alone.
+/// Returns the configuration that accepts links with this provider: TLS 1.3 alone.
 fn server_side(
     provider: &Arc<CryptoProvider>,
 ) -> Result<ConfigBuilder<ServerConfig, WantsVerifier>, SetupError> {
@@ -326,7 +329,7 @@ fn server_side(
         .map_err(|error| SetupError::Options(error.to_string()))
 }
 
-/// What makes links with this provider, to [`Peers`]: TLS 1.3 alone.
+/// Returns the configuration that opens links with this provider to [`Peers`]: TLS 1.3 alone.
 fn client_side(
     provider: Arc<CryptoProvider>,
     authorities: Option<Arc<RootCertStore>>,
@@ -343,11 +346,12 @@ fn client_side(
         .with_custom_certificate_verifier(Arc::new(peers)))
 }
 
-/// Whom a node that connects takes for another node.
+/// The verifier of other nodes' certificates.
 #[derive(Debug)]
 struct Peers {
     provider: Arc<CryptoProvider>,
-    /// Who signs for nodes; without, anybody who has the key that he shows.
+    /// The authorities that sign the nodes' certificates. If `None`, every peer that owns the key
+    /// that it shows is accepted.
     authorities: Option<Arc<RootCertStore>>,
 }
 
@@ -433,7 +437,7 @@ mod tests {
         })
     }
 
-    /// Both ways at once, more than the sockets hold.
+    /// Sends both ways at once, more than the sockets hold.
     fn talk(one: &LinkStream, other: &LinkStream) {
         let text: Vec<u8> = (0..3_000_000_u32).map(|at| at.to_le_bytes()[0]).collect();
         let send = |stream: &LinkStream| {

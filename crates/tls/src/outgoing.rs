@@ -1,6 +1,8 @@
-//! Connections of tokio's to servers whose certificate an authority has to have signed: a collector of metrics.
+//! Tokio connections to servers whose certificate an authority must have signed, such as a
+//! collector of metrics.
 //!
-//! Who is refused is named: the error says which certificate was shown and what is wrong with it.
+//! The error of a refused server names the certificate that the server showed and what is wrong
+//! with it.
 
 use std::fmt;
 use std::io;
@@ -19,11 +21,11 @@ use crate::client::SYSTEM_AUTHORITIES;
 use crate::error::SetupError;
 use crate::{certificate, ciphers, files};
 
-/// What connections to servers share.
+/// The configuration that connections to servers share.
 #[derive(Clone, Debug)]
 pub struct Outgoing(Arc<ClientConfig>);
 
-/// Why there is no connection.
+/// The reason why a connection failed.
 #[derive(Debug)]
 pub enum OutgoingError {
     /// The server's certificate is not trusted.
@@ -35,9 +37,9 @@ pub enum OutgoingError {
 /// A certificate that is not trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Untrusted {
-    /// Its name and number, as far as it can be read.
+    /// The certificate's name and serial number, as far as they can be read.
     certificate: String,
-    /// The server that was meant.
+    /// The server that the caller meant to reach.
     server: String,
     why: String,
 }
@@ -56,10 +58,11 @@ impl fmt::Display for Untrusted {
 impl std::error::Error for Untrusted {}
 
 impl Outgoing {
-    /// Reads who may sign certificates of servers: the authorities in a file, or those that the system trusts.
+    /// Reads the authorities that may sign certificates of servers: those in a file, or those that
+    /// the system trusts.
     ///
     /// # Errors
-    /// What cannot be used.
+    /// The file that cannot be used.
     pub fn load(authorities: Option<&Path>) -> Result<Self, SetupError> {
         let impossible = |error: &dyn fmt::Display| SetupError::Options(error.to_string());
         let provider = Arc::new(ciphers::provider("", "")?);
@@ -77,7 +80,7 @@ impl Outgoing {
         Ok(Self(Arc::new(config)))
     }
 
-    /// The place whose content counts: what [`Outgoing::load`] reads.
+    /// Returns the path that [`Outgoing::load`] reads.
     #[must_use]
     pub fn place(authorities: Option<&Path>) -> &Path {
         authorities.unwrap_or_else(|| Path::new(SYSTEM_AUTHORITIES))
@@ -106,7 +109,7 @@ impl Outgoing {
     }
 }
 
-/// What [`Naming`] said, if it is why a handshake failed.
+/// Returns the finding of [`Naming`], if that is why a handshake failed.
 fn untrusted(error: &io::Error) -> Option<Untrusted> {
     match error.get_ref()?.downcast_ref::<Error>()? {
         Error::Other(OtherError(said)) => said.downcast_ref::<Untrusted>().cloned(),
@@ -114,7 +117,7 @@ fn untrusted(error: &io::Error) -> Option<Untrusted> {
     }
 }
 
-/// Judges as the other does, and names what is not trusted.
+/// A verifier that judges as the wrapped one does, and names the certificate that is not trusted.
 #[derive(Debug)]
 struct Naming(Arc<WebPkiServerVerifier>);
 
@@ -163,7 +166,7 @@ impl ServerCertVerifier for Naming {
     }
 }
 
-/// A certificate's name, where it has one that can be shown, and its number.
+/// Returns a certificate's name, if it has one that can be shown, and its serial number.
 fn title(shown: &[u8]) -> String {
     let name = certificate::names(shown).and_then(|names| names.common_name);
     let number = certificate::describe(shown).map(|described| described.serial);
@@ -182,7 +185,8 @@ mod tests {
     use super::*;
     use crate::testing::Files;
 
-    /// What becomes of a connection to a server with the certificate in `files`, by these authorities and under this name.
+    /// Connects to a server with the certificate in `files`, with these authorities and under this
+    /// name.
     fn meet(files: &Files, authorities: &Path, host: &str) -> Result<(), OutgoingError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

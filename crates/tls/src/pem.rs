@@ -1,6 +1,7 @@
-//! Sections of PEM files (RFC 7468) whose labels `rustls-pki-types` does not know: encrypted keys.
+//! Sections of PEM files (RFC 7468) with labels that `rustls-pki-types` does not know: encrypted
+//! keys.
 
-/// The content of a section called `label`, in bytes; the first of its kind.
+/// Returns the decoded content of the first section with the label `label`.
 pub(crate) fn section(text: &[u8], label: &str) -> Option<Vec<u8>> {
     let (begin, end) = (
         format!("-----BEGIN {label}-----"),
@@ -12,7 +13,7 @@ pub(crate) fn section(text: &[u8], label: &str) -> Option<Vec<u8>> {
     decode(&rest[..length])
 }
 
-/// Whether a text holds `part`.
+/// Returns whether a text contains `part`.
 pub(crate) fn contains(text: &[u8], part: &str) -> bool {
     find(text, part.as_bytes()).is_some()
 }
@@ -21,7 +22,7 @@ fn find(text: &[u8], part: &[u8]) -> Option<usize> {
     text.windows(part.len()).position(|window| window == part)
 }
 
-/// The bytes that base64 spells, white space aside.
+/// Decodes base64, ignoring white space.
 fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
     let (mut bits, mut count) = (0_u32, 0);

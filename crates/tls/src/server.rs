@@ -1,4 +1,4 @@
-//! What a server shows its clients and asks of them, read from its files.
+//! What a server presents to its clients and requires of them, read from its files.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,51 +15,51 @@ use crate::error::SetupError;
 use crate::sessions::Sessions;
 use crate::{ciphers, files, key};
 
-/// Which certificate clients have to show.
+/// The certificate that clients have to show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientAuth {
     /// None.
     No,
-    /// A good one, or none.
+    /// A valid one, or none.
     Optional,
-    /// A good one.
+    /// A valid one.
     #[default]
     Required,
 }
 
-/// Where everything is, as the directives say.
+/// The files and rules that the directives name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerOptions {
-    /// The server's certificate, followed by those of who signed it.
+    /// The server's certificate, followed by the certificates of its signers.
     pub certificate_file: Option<PathBuf>,
     /// The key of the certificate.
     pub key_file: Option<PathBuf>,
-    /// What protects the key.
+    /// The password that protects the key.
     pub key_password: Option<Vec<u8>>,
-    /// Who signs certificates of clients.
+    /// The authorities that sign certificates of clients.
     pub authorities_file: Option<PathBuf>,
-    /// A directory with more of them.
+    /// A directory with more authorities.
     pub authorities_directory: Option<PathBuf>,
-    /// What is asked of clients.
+    /// The certificate that clients have to show.
     pub client_auth: ClientAuth,
-    /// Versions, by spaces.
+    /// Versions, separated by spaces.
     pub protocols: String,
     /// Ciphers of TLS 1.2.
     pub ciphers: String,
     /// Ciphers of TLS 1.3.
     pub cipher_suites: String,
-    /// Whether the order of the server's ciphers counts.
+    /// Whether the server's order of ciphers decides.
     pub prefers_own_order: bool,
-    /// Whether sessions may go on.
+    /// Whether clients may resume sessions.
     pub caches_sessions: bool,
-    /// How many sessions; 0 for 20,480.
+    /// Maximum number of sessions; 0 means 20,480.
     pub sessions_max: usize,
-    /// For how many seconds.
+    /// Lifetime of a session in seconds.
     pub sessions_lifetime_s: u64,
 }
 
 impl ServerOptions {
-    /// The files whose content counts.
+    /// Returns the files that this configuration is read from.
     pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
         let all = [
             &self.certificate_file,
@@ -77,12 +77,12 @@ pub struct Server {
     pub(crate) config: Arc<ServerConfig>,
     /// The server's certificate.
     pub certificate: Option<Certificate>,
-    /// The first of the authorities.
+    /// The first authority.
     pub authority: Option<Certificate>,
 }
 
 impl Server {
-    /// Makes the handshake of a connection of tokio's, with what was read.
+    /// Makes the handshake of a tokio connection, with the files' content at the time of reading.
     #[cfg(feature = "tokio")]
     pub fn accept(
         &self,
@@ -91,10 +91,10 @@ impl Server {
         tokio_rustls::TlsAcceptor::from(Arc::clone(&self.config)).accept(stream)
     }
 
-    /// Reads everything that `options` name.
+    /// Reads every file that `options` name.
     ///
     /// # Errors
-    /// The first that cannot be used.
+    /// The first file or option that cannot be used.
     pub fn load(options: &ServerOptions, clock: &Arc<dyn Clock>) -> Result<Self, SetupError> {
         let missing = |what: &str| SetupError::Options(what.to_owned());
         let certificate_file = options.certificate_file.as_deref();
@@ -167,7 +167,7 @@ impl Server {
     }
 }
 
-/// A certificate and its key, unless it is another one's.
+/// Pairs a certificate with its key, unless the key belongs to another certificate.
 pub(crate) fn pair(
     chain: Vec<CertificateDer<'static>>,
     key: Arc<dyn rustls::sign::SigningKey>,
@@ -177,7 +177,7 @@ pub(crate) fn pair(
         Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
             Err("the key is not that of the certificate".to_owned())
         }
-        // A certificate of an old form may be shown, even if it could not be judged.
+        // An old form of certificate may be shown, even if its key could not be compared.
         _ => Ok(pair),
     }
 }

@@ -1,8 +1,8 @@
-//! Sessions that may go on: what a client that comes again need not prove again.
+//! Sessions that clients may resume, so that they need not prove again what they proved before.
 //!
-//! Bounded in number and in age. A session of TLS 1.3 is used once. Sessions belong to what the server
-//! read from its files ([`Server`](crate::Server)): once that is read anew nobody resumes what other
-//! authorities allowed.
+//! Sessions are bounded in number and in age. A session of TLS 1.3 is used once. Sessions belong to
+//! the content that the server read from its files ([`Server`](crate::Server)): after the files are
+//! read again, no client resumes a session that other authorities allowed.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -22,7 +22,7 @@ pub(crate) struct Sessions {
 #[derive(Default)]
 struct Kept {
     sessions: HashMap<Vec<u8>, Session>,
-    /// By age, oldest first; some may be gone already, or were put again.
+    /// Keys by age, oldest first. Some sessions may be gone already, or stored again.
     order: VecDeque<(u64, Vec<u8>)>,
 }
 
@@ -32,7 +32,8 @@ struct Session {
 }
 
 impl Sessions {
-    /// At most `entries_max` sessions (0: 20,480), for `lifetime_s` seconds.
+    /// Makes a store of at most `entries_max` sessions (0: 20,480) that live for `lifetime_s`
+    /// seconds.
     pub(crate) fn new(clock: Arc<dyn Clock>, entries_max: usize, lifetime_s: u64) -> Self {
         Self {
             clock,
@@ -47,7 +48,7 @@ impl Sessions {
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
-        // What is lost of a session is a session that does not go on.
+        // If a session is lost, it only cannot be resumed.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -58,7 +59,7 @@ impl StoresServerSessions for Sessions {
         let ends_ns = now_ns.saturating_add(self.lifetime_ns);
         let mut kept = self.lock();
         while let Some((end_ns, oldest)) = kept.order.front() {
-            // The order may be longer than the sessions: those that were used are in it still.
+            // The order may be longer than the map: it still holds sessions that were used.
             if *end_ns > now_ns && kept.order.len() < self.entries_max {
                 break;
             }

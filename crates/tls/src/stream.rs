@@ -7,11 +7,12 @@
 //! ```
 //!
 //! Invariants
-//!  1. `kept` never holds a complete record: what the socket gave is decrypted at once. Bytes that are
-//!     decrypted and not asked for yet are in `received`, and [`Transport::holds_input`] says so.
-//!  2. Encrypted bytes cannot be taken back. While some wait in `unsent` for the socket, the last byte
-//!     that was encrypted is reported as not taken (`withheld`): the loop keeps it, waits until the
-//!     socket has room, and offers it again, which is when the rest is sent.
+//!  1. `kept` never holds a complete record: input from the socket is decrypted at once. Decrypted
+//!     bytes that the caller has not asked for yet are in `received`, and
+//!     [`Transport::holds_input`] reports them.
+//!  2. Encrypted bytes cannot be taken back. While some wait in `unsent` for the socket, the last
+//!     encrypted byte is reported as not taken (`withheld`). The loop keeps that byte, waits until
+//!     the socket is writable, and offers the byte again; then the rest is sent.
 //!  3. A stream that waits for nothing owns no buffer.
 
 use std::cell::RefCell;
@@ -30,20 +31,21 @@ use rustls::{CommonState, HandshakeKind, ProtocolVersion};
 
 use crate::certificate;
 
-/// The longest record: content, and what a version may add.
+/// Maximum size of a record: content, and what a version may add.
 const RECORD_BYTES_MAX: usize = 5 + 16 * 1024 + 2048;
-/// What is decrypted at once: a loop's buffer, and a record that was begun before.
+/// Number of bytes decrypted at once: a loop's buffer, and the begun record before it.
 const INCOMING_BYTES: usize = 64 * 1024 + RECORD_BYTES_MAX;
-/// What is encrypted at once.
+/// Maximum number of bytes encrypted at once.
 const PLAIN_BYTES_MAX: usize = 64 * 1024;
-/// What is added to each record: its head, a nonce and a tag.
+/// Overhead of a record: its head, a nonce and a tag.
 const RECORD_OVERHEAD_BYTES: usize = 64;
-/// Room for what is encrypted at once, in so many pieces as are sent at once, and for alerts.
+/// Buffer size for the bytes that are encrypted at once, in as many pieces as are sent at once, and
+/// for alerts.
 const OUTGOING_BYTES: usize = PLAIN_BYTES_MAX + 80 * RECORD_OVERHEAD_BYTES;
-/// Answers of the protocol itself that wait for the socket; a peer that asks for more and reads none of
-/// them is given up.
+/// Maximum size of the protocol's own answers that wait for the socket. A peer that causes more of
+/// them and reads none is disconnected.
 const ANSWERS_BYTES_MAX: usize = 64 * 1024;
-/// Receives in a row during a handshake.
+/// Maximum number of receives in a row during a handshake.
 const ROUNDS_MAX: usize = 8;
 
 /// Buffers of a thread.
@@ -57,18 +59,18 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-/// One side's state of the protocol: there are two, the server's and the client's.
+/// The protocol state of one side: the server's or the client's.
 pub trait Side: Send {
-    /// What the library keeps for this side.
+    /// The library's data for this side.
     type Data;
 
-    /// Takes what there is of `incoming`.
+    /// Processes the bytes in `incoming`.
     fn process<'c, 'i>(
         &'c mut self,
         incoming: &'i mut [u8],
     ) -> UnbufferedStatus<'c, 'i, Self::Data>;
 
-    /// What both sides know.
+    /// Returns the state that both sides have in common.
     fn common(&self) -> &CommonState;
 }
 
@@ -104,12 +106,12 @@ impl Side for UnbufferedClientConnection {
     }
 }
 
-/// How far a handshake is.
+/// The progress of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handshake {
-    /// It waits for the peer.
+    /// It waits for input from the peer.
     Reads,
-    /// It waits for room in the socket.
+    /// It waits until the socket is writable.
     Writes,
     /// It is complete.
     Done,
@@ -119,19 +121,19 @@ pub enum Handshake {
 pub struct Stream<S> {
     socket: OwnedFd,
     side: S,
-    /// The beginning of a record.
+    /// The beginning of an incomplete record.
     kept: Vec<u8>,
     received: Received,
     unsent: Unsent,
-    /// The last byte that was encrypted is reported as not taken.
+    /// Whether the last encrypted byte was reported as not taken.
     withheld: bool,
-    /// The peer says that it will send no more.
+    /// Whether the peer announced that it will send no more.
     is_ended: bool,
-    /// Why nothing can be received any more, once what was received is read.
+    /// The reason why nothing more can be received after the bytes already received.
     failure: Option<rustls::Error>,
 }
 
-/// Decrypted bytes that were not asked for yet.
+/// Decrypted bytes that the caller has not asked for yet.
 #[derive(Default)]
 struct Received {
     bytes: Vec<u8>,
@@ -143,7 +145,7 @@ impl Received {
         self.taken == self.bytes.len()
     }
 
-    /// Moves bytes to the front of `buffer` and gives their number.
+    /// Moves bytes to the front of `buffer` and returns their number.
     fn read(&mut self, buffer: &mut [u8]) -> usize {
         let rest = &self.bytes[self.taken..];
         let count = rest.len().min(buffer.len());
@@ -168,7 +170,7 @@ impl Unsent {
         self.sent == self.bytes.len()
     }
 
-    /// Sends what the socket takes; whether that is all.
+    /// Sends what the socket takes. Returns whether everything was sent.
     fn flush(&mut self, socket: &OwnedFd) -> io::Result<bool> {
         while !self.is_empty() {
             match send(socket, &self.bytes[self.sent..]) {
@@ -181,7 +183,7 @@ impl Unsent {
         Ok(true)
     }
 
-    /// Adds what `encode` writes, which is asked once more when it needs more room.
+    /// Appends what `encode` writes. Calls `encode` once more if it needs more space.
     fn push(
         &mut self,
         mut encode: impl FnMut(&mut [u8]) -> Result<usize, EncodeError>,
@@ -204,16 +206,16 @@ impl Unsent {
     }
 }
 
-/// What became of encrypted bytes.
+/// The result of processing encrypted bytes.
 struct Processed {
-    /// Decrypted bytes that are in the buffer.
+    /// Number of decrypted bytes in the buffer.
     placed: usize,
-    /// Encrypted bytes that are done with.
+    /// Number of encrypted bytes that were consumed.
     consumed: usize,
 }
 
 impl<S: Side> Stream<S> {
-    /// A stream whose handshake has not begun.
+    /// Returns a stream whose handshake has not begun.
     pub(crate) fn new(socket: OwnedFd, side: S) -> Self {
         Self {
             socket,
@@ -227,10 +229,10 @@ impl<S: Side> Stream<S> {
         }
     }
 
-    /// Goes on with the handshake as far as the socket lets it.
+    /// Continues the handshake as far as the socket allows.
     ///
     /// # Errors
-    /// The socket failed, or the two do not agree; the peer was told what the protocol tells it.
+    /// The socket failed, or the two sides do not agree; the peer was sent the protocol's alert.
     pub fn handshake(&mut self) -> io::Result<Handshake> {
         for _ in 0..ROUNDS_MAX {
             self.process_nothing()?;
@@ -249,7 +251,7 @@ impl<S: Side> Stream<S> {
                 Err(error) => return Err(error),
             }
             if let Some(failure) = self.failure.take() {
-                // The peer may not listen any more.
+                // The peer may no longer read.
                 drop(self.unsent.flush(&self.socket));
                 return Err(io::Error::new(io::ErrorKind::InvalidData, failure));
             }
@@ -257,7 +259,7 @@ impl<S: Side> Stream<S> {
         Ok(Handshake::Reads)
     }
 
-    /// What is known of the connection once the handshake is complete.
+    /// Returns the security parameters of the connection after the handshake.
     #[must_use]
     pub fn security(&self) -> Security {
         let common = self.side.common();
@@ -273,7 +275,7 @@ impl<S: Side> Stream<S> {
         }
     }
 
-    /// Whether an earlier session went on, which saves most of a handshake.
+    /// Returns whether an earlier session was resumed, which saves most of a handshake.
     #[must_use]
     pub fn is_resumed(&self) -> bool {
         self.side.common().handshake_kind() == Some(HandshakeKind::Resumed)
@@ -283,7 +285,7 @@ impl<S: Side> Stream<S> {
         &self.socket
     }
 
-    /// Lets the protocol say what it has to say without being asked.
+    /// Lets the protocol send what it has to send without input.
     fn process_nothing(&mut self) -> io::Result<()> {
         let mut kept = std::mem::take(&mut self.kept);
         let processed = self.process(&mut kept, &mut []);
@@ -299,8 +301,8 @@ impl<S: Side> Stream<S> {
         }
     }
 
-    /// Receives from the socket once, and gives the number of bytes that came into `buffer`; what does
-    /// not fit there is received nevertheless.
+    /// Receives from the socket once, and returns the number of bytes placed in `buffer`. Bytes
+    /// that do not fit there are kept in `received`.
     fn take_in(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         SCRATCH.with_borrow_mut(|scratch| {
             let incoming = &mut scratch.incoming;
@@ -308,7 +310,7 @@ impl<S: Side> Stream<S> {
                 incoming.resize(INCOMING_BYTES, 0);
             }
             let kept = self.kept.len();
-            // Bytes are no more than their records, so no more than these is left over.
+            // Plain bytes are no more than their records, so at most these are left over.
             let wanted = buffer.len().max(RECORD_BYTES_MAX).max(kept + 1);
             let wanted = wanted.min(incoming.len());
             if wanted <= kept {
@@ -340,15 +342,15 @@ impl<S: Side> Stream<S> {
         }
     }
 
-    /// Has the protocol take what there is of `incoming`.
+    /// Lets the protocol process the bytes in `incoming`.
     fn process(&mut self, incoming: &mut [u8], buffer: &mut [u8]) -> Processed {
         let mut done = Processed {
             placed: 0,
             consumed: 0,
         };
         let mut failure = None;
-        // After a failure there is nothing but an alert to be sent: what is left of the input must not be
-        // looked at.
+        // After a failure only an alert remains to be sent. The rest of the input must not be
+        // processed.
         while failure.is_none() || self.side.common().wants_write() {
             let UnbufferedStatus { mut discard, state } =
                 self.side.process(&mut incoming[done.consumed..]);
@@ -393,8 +395,9 @@ impl<S: Side> Stream<S> {
         done
     }
 
-    /// Encrypts from the front of `pieces` as much as is sent at once, all but the first `skipped` bytes,
-    /// which are encrypted already; gives the number of bytes, those included.
+    /// Encrypts as many bytes from the front of `pieces` as are sent at once, except the first
+    /// `skipped` bytes, which are encrypted already. Returns the number of bytes, including those
+    /// skipped.
     fn encrypt(
         &mut self,
         pieces: &[IoSlice<'_>],
@@ -409,7 +412,7 @@ impl<S: Side> Stream<S> {
             let UnbufferedStatus { discard, state } = self.side.process(&mut self.kept);
             debug_assert_eq!(discard, 0, "what was received is processed already");
             match state {
-                // What the protocol has to say was numbered before what comes now.
+                // The protocol's own records were numbered before those that follow.
                 Ok(ConnectionState::EncodeTlsData(mut data)) => {
                     filled += data.encode(&mut out[filled..]).map_err(broken)?;
                 }
@@ -425,8 +428,8 @@ impl<S: Side> Stream<S> {
     }
 }
 
-/// Encrypts from the front of `pieces` what there is room for; gives the number of their bytes and of
-/// the encrypted ones.
+/// Encrypts as many bytes from the front of `pieces` as the output has space for. Returns the
+/// numbers of plain and of encrypted bytes.
 fn encrypt_pieces<D>(
     traffic: &mut WriteTraffic<'_, D>,
     pieces: &[IoSlice<'_>],
@@ -442,7 +445,7 @@ fn encrypt_pieces<D>(
         if !part.is_empty() {
             match traffic.encrypt(part, &mut out[filled..]) {
                 Ok(count) => filled += count,
-                // There was room for some pieces; others come next time.
+                // Some pieces fit. The others follow with the next call.
                 Err(EncryptError::InsufficientSize(_)) if filled > 0 => break,
                 Err(error) => return Err(broken(error)),
             }
@@ -455,7 +458,7 @@ fn encrypt_pieces<D>(
     Ok((taken, filled))
 }
 
-/// Why nothing can be sent any more.
+/// Wraps the reason why nothing more can be sent.
 fn broken<E: std::error::Error + Send + Sync + 'static>(error: E) -> io::Error {
     io::Error::new(io::ErrorKind::BrokenPipe, error)
 }
@@ -471,7 +474,7 @@ impl<S: Side> Transport for Stream<S> {
         }
         let placed = self.take_in(buffer)?;
         if !self.unsent.is_empty() && !self.withheld {
-            // What is left goes before what is sent next.
+            // The rest is sent before anything new.
             self.unsent.flush(&self.socket)?;
         }
         if placed > 0 {
@@ -520,7 +523,7 @@ impl<S: Side> Transport for Stream<S> {
 
     fn shutdown_send(&mut self) {
         self.say_farewell();
-        // A peer that is gone already needs no farewell.
+        // If the peer is gone already, the error does not matter.
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Write);
     }
 
@@ -534,7 +537,7 @@ impl<S: Side> Transport for Stream<S> {
 }
 
 impl<S: Side> Stream<S> {
-    /// Tells the peer that nothing more comes, if the socket takes that at once.
+    /// Sends the peer the closing alert, if the socket takes it at once.
     fn say_farewell(&mut self) {
         let is_able = self.unsent.is_empty() && self.failure.is_none();
         let common = self.side.common();

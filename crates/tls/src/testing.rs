@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::{Client, ClientAuth, ClientOptions, Server, ServerOptions};
 
-/// An authority, a server and a client, in files that go away with it.
+/// An authority, a server and a client, in files that are removed with this value.
 pub(crate) struct Files(TempDir);
 
 impl Files {
@@ -75,7 +75,7 @@ pub(crate) fn clock() -> Arc<dyn Clock> {
     Arc::new(SystemClock::new())
 }
 
-/// Two sockets that do not block, connected to each other.
+/// Returns two nonblocking sockets that are connected to each other.
 pub(crate) fn pair() -> (UnixStream, UnixStream) {
     let (one, other) = UnixStream::pair().unwrap();
     one.set_nonblocking(true).unwrap();

@@ -5,8 +5,8 @@
 use super::*;
 use crate::catalog::tests::small;
 
-/// A request of the small catalog: `mget` reads all its arguments, `set` writes its first, `publish`
-/// sends to its first.
+/// A request of the small catalog: `mget` reads all its arguments, `set` writes its first,
+/// `publish` sends to its first.
 struct Words(Vec<&'static [u8]>);
 
 impl Request for Words {

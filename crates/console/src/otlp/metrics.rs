@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::{Export, attribute, resource};
 
-/// Sums go on from the start: OTLP calls this cumulative.
+/// The temporality of sums that count from the start: cumulative.
 const CUMULATIVE: u32 = 2;
 
-/// What a collector is sent.
+/// Returns the document for a collector.
 pub(super) fn document(metrics: &[Metric], export: &Export, from_to_unix_ns: [u64; 2]) -> String {
     let [start, now] = from_to_unix_ns.map(|at| at.to_string());
     let times = Times { start, now };
@@ -85,13 +85,13 @@ fn point(series: &Series, times: &Times) -> Value {
     })
 }
 
-/// The labels of a series but one.
+/// Returns the labels of a series except one.
 fn attributes(series: &Series, but: &str) -> Vec<Value> {
     let labels = series.labels.iter().filter(|(name, _)| *name != but);
     labels.map(|(name, value)| attribute(name, value)).collect()
 }
 
-/// Series that differ in one label alone.
+/// Groups the series that differ in one label alone.
 fn together<'s>(series: &'s [Series], label: &str) -> BTreeMap<String, Vec<&'s Series>> {
     let mut groups: BTreeMap<String, Vec<&Series>> = BTreeMap::new();
     for one in series {
@@ -114,7 +114,7 @@ fn of_suffix(group: &[&Series], suffix: &str) -> f64 {
     found.map_or(0.0, |series| series.value)
 }
 
-/// Counts are texts in the JSON form: numbers of 64 bits are no numbers there.
+/// Counts are texts in the JSON form, because JSON numbers cannot hold 64 bits.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -149,7 +149,8 @@ fn histogram(group: &[&Series], times: &Times) -> Value {
         .filter_map(|series| Some((label(series, "le")?, series.value)))
         .collect();
     buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
-    // Each of ours counts all below it; theirs count between two limits, with one more above the last.
+    // Our buckets count everything below their limit. OTLP's buckets count between two limits, with
+    // one more above the last.
     let mut counts = Vec::new();
     let mut below = 0.0;
     for (_, value) in &buckets {

@@ -1,4 +1,4 @@
-//! A document on its way: to which host, by which headers, over an encrypted connection or a plain one.
+//! Sending of a document: host, headers, and an encrypted or plain connection.
 
 use std::io;
 use std::path::Path;
@@ -10,15 +10,15 @@ use tokio::time::{Duration, timeout};
 use super::Export;
 use crate::ports::{Duplex, Outgoing, Unreached};
 
-/// Where metrics go when the endpoint names no path.
+/// The path of metrics if the endpoint names none.
 const PATH: &str = "/v1/metrics";
-/// Where spans go then.
+/// The path of spans in that case.
 const TRACES_PATH: &str = "/v1/traces";
-/// How long a collector may take.
+/// Maximum time that a collector may take.
 const SEND_TIME_MAX: Duration = Duration::from_secs(10);
-/// So much of an answer is read: its first line counts.
+/// Maximum number of bytes of a response that are read. Only its first line matters.
 const ANSWER_BYTES_MAX: usize = 1024;
-/// A file of headers is no longer.
+/// Maximum size of a file of headers.
 const HEADERS_BYTES_MAX: u64 = 64 << 10;
 
 /// A collector's address.
@@ -31,7 +31,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Reads an endpoint.
+    /// Parses an endpoint.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -68,7 +68,7 @@ impl Target {
         })
     }
 
-    /// Where spans go: beside the metrics, or to the one path that an endpoint names.
+    /// Returns the target of spans: beside the metrics, or the one path that the endpoint names.
     pub(super) fn of_traces(&self) -> Self {
         let path = match self.path.strip_suffix(PATH) {
             Some(above) => format!("{above}{TRACES_PATH}"),
@@ -81,7 +81,7 @@ impl Target {
     }
 }
 
-/// Sends a document; a collector that does not want it counts as one that cannot be reached.
+/// Sends a document. A collector that refuses it counts as unreachable.
 pub(super) async fn send(
     target: &Target,
     export: &Export,
@@ -112,7 +112,7 @@ pub(super) async fn send(
     sent.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()))
 }
 
-/// The lines of a file as headers.
+/// Returns the lines of a file as headers.
 fn headers(path: &Path) -> io::Result<String> {
     if std::fs::metadata(path)?.len() > HEADERS_BYTES_MAX {
         return Err(io::ErrorKind::FileTooLarge.into());

@@ -1,4 +1,4 @@
-//! Spans as a document of OTLP: each is a trace of its own, for nothing here calls anything else.
+//! Spans as an OTLP document. Each span is a trace of its own, because no span causes another.
 
 use base::random::fill_from_os;
 use base::spans::Span;
@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::{Export, attribute, resource};
 
-/// Done within the process.
+/// The kind of a span inside the process.
 const INTERNAL: u32 = 1;
 const FAILED: u32 = 2;
 
-/// What a collector is sent.
+/// Returns the document for a collector.
 pub(super) fn document(spans: &[Span], export: &Export) -> String {
     let spans: Vec<Value> = spans.iter().map(shown).collect();
     json!({"resourceSpans": [{
@@ -42,7 +42,7 @@ fn shown(span: &Span) -> Value {
     })
 }
 
-/// A name that nothing else has.
+/// Returns a unique random identifier.
 fn name<const BYTES: usize>() -> String {
     let mut bytes = [0; BYTES];
     fill_from_os(&mut bytes);

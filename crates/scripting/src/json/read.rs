@@ -1,11 +1,11 @@
-//! JSON as a value of a script.
+//! Parser from JSON to a value of a script.
 
 use mlua::{Lua, Table, Value};
 
 use super::{DEPTH_MAX, Settings};
 use crate::library::Failure;
 
-/// The one value that `text` holds.
+/// Returns the one value that `text` holds.
 pub(super) fn document(lua: &Lua, text: &[u8], settings: &Settings) -> Result<Value, Failure> {
     if matches!(text, [0, ..] | [_, 0, ..]) {
         return Err("JSON parser does not support UTF-16 or UTF-32".into());
@@ -35,7 +35,7 @@ enum Token {
     Number(f64),
     Boolean(bool),
     Null,
-    /// What is wrong with the text here.
+    /// The error of the text at this place.
     Error(&'static str),
 }
 
@@ -60,7 +60,7 @@ fn unexpected(wanted: &str, token: &Token, at: usize) -> Failure {
     ))
 }
 
-/// A container that is not complete.
+/// An incomplete container.
 enum Open {
     Array(Table, usize),
     Object(Table, Option<Value>),
@@ -81,7 +81,7 @@ impl JsonParser<'_> {
             let Some(mut done) = self.begin(token, at, &mut open)? else {
                 continue;
             };
-            // A complete value goes into what holds it, which may become complete by it.
+            // A complete value is put into its container, which may become complete by it.
             loop {
                 match self.put(done, &mut open)? {
                     Step::Next => break,
@@ -92,7 +92,7 @@ impl JsonParser<'_> {
         }
     }
 
-    /// Gives a value that is complete with its token, or opens a container.
+    /// Returns a value if its token completes it, or opens a container.
     fn begin(
         &mut self,
         token: Token,
@@ -144,7 +144,7 @@ impl JsonParser<'_> {
         Ok(())
     }
 
-    /// A key and the colon after it.
+    /// Reads a key and the colon after it.
     fn key(&mut self, token: Token, at: usize) -> Result<Value, Failure> {
         let Token::Text(text) = token else {
             return Err(unexpected("object key string", &token, at));
@@ -191,7 +191,7 @@ impl JsonParser<'_> {
         }
     }
 
-    /// The next token and where it begins.
+    /// Returns the next token and its start.
     fn token(&mut self) -> Result<(Token, usize), Failure> {
         while matches!(self.text.get(self.at), Some(b' ' | b'\t' | b'\n' | b'\r')) {
             self.at += 1;
@@ -262,7 +262,7 @@ impl JsonParser<'_> {
         }
     }
 
-    /// A string, from its opening quote; errors are where the bad character is.
+    /// Reads a string from its opening quote. Errors are at the position of the bad character.
     fn string(&mut self, start: usize) -> (Token, usize) {
         let mut out = Vec::new();
         let mut at = start + 1;
@@ -304,11 +304,12 @@ impl JsonParser<'_> {
 enum Step {
     /// Another value follows.
     Next,
-    /// This one is complete.
+    /// This container is complete.
     Complete(Value),
 }
 
-/// One `\uXXXX`, or two that are one character; gives how many bytes they take.
+/// Decodes one `\uXXXX`, or two that form one character. Returns the number of bytes that they
+/// take.
 fn unicode(text: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     let unit = |from: usize| -> Option<u32> {
         let digits = text.get(from..from + 6)?.strip_prefix(b"\\u")?;
@@ -331,7 +332,8 @@ fn unicode(text: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     Some(length)
 }
 
-/// The number at the beginning of `text`, as C reads it, and how many bytes it takes.
+/// Returns the number at the start of `text`, as C parses it, and the number of bytes that it
+/// takes.
 fn prefix_number(text: &[u8]) -> Option<(f64, usize)> {
     let sign = usize::from(matches!(text.first(), Some(b'-' | b'+')));
     let negative = text.first() == Some(&b'-');

@@ -1,4 +1,4 @@
-//! A value of a script as JSON.
+//! Writer from a value of a script to JSON.
 
 use base::hex;
 use mlua::{Table, Value};
@@ -8,7 +8,7 @@ use crate::convert;
 use crate::library::Failure;
 use crate::number_text::{self, truncated};
 
-/// Writes `value`, which is `depth` tables deep.
+/// Writes `value`, which is nested `depth` tables deep.
 pub(super) fn value(
     out: &mut Vec<u8>,
     value: &Value,
@@ -50,7 +50,7 @@ fn container(
     }
 }
 
-/// The length of the array that the table is, or nothing for an object.
+/// Returns the length of the array that the table is, or `None` if it is an object.
 fn sequence_length(table: &Table, settings: &Settings) -> Result<Option<i64>, Failure> {
     let (mut items, mut largest) = (0_i64, 0_i64);
     for pair in table.pairs::<Value, Value>() {

@@ -1,4 +1,4 @@
-//! Commands, keys and arguments, replies both ways.
+//! Tests of commands, keys and arguments, and of replies both ways.
 
 use scripting::Value;
 
@@ -112,7 +112,7 @@ fn any_number_of_keys_and_arguments_arrives() {
     }
 }
 
-/// A reply of one text, as it is encoded.
+/// Returns an encoded reply of one text.
 fn frame_of(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
 }

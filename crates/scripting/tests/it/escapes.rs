@@ -1,11 +1,11 @@
-//! Published ways out of the sandbox of other servers, each of which ends in an error here, and what
-//! one script could leave to the next.
+//! Published escapes from the sandbox of other servers, each of which ends with an error here, and
+//! what one script could leave to the next.
 
 use scripting::{Limits, Machine, Value};
 
 use crate::host::{Desk, error, run};
 
-/// Whether the script ends in an error, a caught one included.
+/// Asserts that the script ends with an error, even if the script catches it.
 fn fails(source: &str) {
     let outcome = run(source);
     assert!(outcome.is_err(), "{source}: {outcome:?}");
@@ -42,7 +42,8 @@ fn no_bytecode_is_loaded() {
 
 #[test]
 fn compiling_while_memory_is_collected_is_safe() {
-    // CVE-2025-49844: the name of a chunk collected while it is parsed. Compiled here outside the heap.
+    // CVE-2025-49844: the name of a chunk is collected while the chunk is parsed. Here chunks are
+    // compiled outside the heap.
     let source = "local t = {}
         for i = 1, 200 do
             t[i % 10] = loadstring(string.rep('x', i) .. ' = ' .. i, string.rep('n', i))
@@ -102,7 +103,7 @@ fn metatables_of_basic_types_are_frozen() {
 
 #[test]
 fn long_brackets_stay_inside_their_text() {
-    // CVE-2025-46819: a long bracket of the source read beyond its end.
+    // CVE-2025-46819: a long bracket of the source is read beyond its end.
     for source in [
         "return [",
         "return [=",
@@ -161,7 +162,7 @@ fn cjson_and_cmsgpack_stay_inside_their_buffers() {
     fails("return struct.unpack('i4', 'abcd', -100)");
     fails("return struct.unpack('i4', 'abcd', 2^53)");
     fails("return struct.size('c2147483647c2147483647')");
-    // CVE-2024-46981: a finalizer that runs while the machine is taken down.
+    // CVE-2024-46981: a finalizer runs during the teardown of the machine.
     fails("return newproxy(true)");
     fails("collectgarbage('setstepmul', 'x') collectgarbage({})");
 }

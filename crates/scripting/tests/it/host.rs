@@ -1,15 +1,15 @@
-//! A host for tests, and short ways to run a script.
+//! A [`Host`] for tests, and shorthands for running a script.
 
 use scripting::{Host, Level, Limits, Machine, Refused, Reply, ScriptError, Stop, Value};
 
-/// Answers a few commands of its own.
+/// A [`Host`] that answers a few commands of its own.
 #[derive(Default)]
 pub(crate) struct Desk {
-    /// Commands as they came, words joined by blanks.
+    /// The received commands, with words joined by blanks.
     pub(crate) calls: Vec<String>,
     pub(crate) logged: Vec<(Level, String)>,
     pub(crate) resp: Option<u8>,
-    /// Questions answered with "go on" before the script is stopped.
+    /// Number of interrupt checks that return "continue" before the script is stopped.
     pub(crate) patience: Option<u32>,
     pub(crate) frame: Vec<u8>,
 }
@@ -89,7 +89,7 @@ pub(crate) fn run_with(
     machine.run(&program, &keys, &args, desk)
 }
 
-/// The text of the error that `source` ends in.
+/// Returns the text of the error that `source` ends with.
 pub(crate) fn error(source: &str) -> String {
     String::from_utf8_lossy(run(source).unwrap_err().text()).into_owned()
 }
@@ -98,7 +98,7 @@ pub(crate) fn bulk(text: &str) -> Value {
     Value::Bulk(text.as_bytes().to_vec())
 }
 
-/// What `source` returns, as text.
+/// Returns the result of `source` as text.
 pub(crate) fn text(source: &str) -> String {
     match run(source) {
         Ok(Value::Bulk(text)) => String::from_utf8_lossy(&text).into_owned(),

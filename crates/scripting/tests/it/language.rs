@@ -1,4 +1,4 @@
-//! Lua 5.1 on top of Luau, and the functions of `redis` that are no commands.
+//! Tests of Lua 5.1 on top of Luau, and of the functions of `redis` that are not commands.
 
 use scripting::{Level, Value};
 

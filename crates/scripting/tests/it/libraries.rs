@@ -1,4 +1,4 @@
-//! Loading libraries of functions and calling them.
+//! Tests of loading libraries of functions and calling them.
 
 use scripting::{Limits, Machine, Value};
 

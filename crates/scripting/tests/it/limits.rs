@@ -1,4 +1,4 @@
-//! Scripts that do not end by themselves, and scripts that want all memory.
+//! Tests with scripts that do not end by themselves, and scripts that use up all memory.
 
 use scripting::{Limits, Machine, ScriptError, Value};
 
@@ -15,7 +15,7 @@ fn machine() -> Machine {
     Machine::new(limits, "7.4.2").unwrap()
 }
 
-/// Runs with a host that soon says stop.
+/// Runs a script with a `Host` that soon stops it.
 fn stopped(source: &str) -> String {
     let mut desk = Desk {
         patience: Some(20),

@@ -1,4 +1,4 @@
-//! Scripts against a host that answers from a table.
+//! Tests of scripts with a `Host` that answers from a table.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -1,4 +1,5 @@
-//! The same scripts here and on a reference server, when one is installed: replies byte for byte.
+//! Runs the same scripts here and on a reference server, if one is installed, and compares the
+//! replies byte for byte.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -12,7 +13,7 @@ use scripting::{ScriptError, Value};
 
 use crate::host::run;
 
-/// One script a line; lines that begin with `--` are remarks.
+/// One script per line. Lines that begin with `--` are comments.
 const SCRIPTS: &str = include_str!("reference.txt");
 
 #[test]
@@ -35,8 +36,8 @@ fn scripts_give_the_same_replies() {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
-/// Expressions of `..` and what binds tighter, looser or around it, drawn at random: so many as `CONCATENATIONS` says, of the seed
-/// `CONCATENATIONS_SEED`.
+/// Draws expressions at random, with `..` and what binds tighter, looser or around it.
+/// `CONCATENATIONS` sets their number, `CONCATENATIONS_SEED` the seed.
 #[test]
 fn random_concatenations_give_the_same_texts() {
     let Some(mut server) = Reference::start("random") else {
@@ -58,7 +59,7 @@ fn random_concatenations_give_the_same_texts() {
     }
 }
 
-/// A chain of operands with blanks, remarks or nothing between them.
+/// Returns a chain of operands with blanks, comments or nothing between them.
 fn joined(random: &mut Prng, depth: u64) -> String {
     let mut text = operand(random, depth);
     for _ in 0..=random.below(3) {
@@ -101,7 +102,7 @@ fn written(outcome: Result<Value, ScriptError>) -> String {
     out
 }
 
-/// As the reader below shows a frame: lines, texts escaped.
+/// Writes a value in the form in which the reader below shows a frame: lines, with texts escaped.
 fn write(out: &mut String, value: &Value) {
     match value {
         Value::Nil => out.push_str("$-1\n"),
@@ -117,7 +118,7 @@ fn write(out: &mut String, value: &Value) {
     }
 }
 
-/// The name of a script differs: here it is given by the test.
+/// Removes the name of the script, which differs because the test chooses it here.
 fn without_digest(reply: &str) -> String {
     match reply.split_once(" script: ") {
         Some((text, rest)) => format!(
@@ -135,7 +136,7 @@ struct Reference {
 }
 
 impl Reference {
-    /// `name` tells the servers of one process apart.
+    /// Starts a server. `name` distinguishes the servers of one process.
     fn start(name: &str) -> Option<Self> {
         let process = std::process::id();
         let directory = std::env::temp_dir().join(format!("iolite-scripting-{process}-{name}"));

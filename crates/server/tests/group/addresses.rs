@@ -1,11 +1,12 @@
-//! Nodes that come back elsewhere: their names are what counts, not their addresses.
+//! Tests of nodes that return at other addresses: a node is identified by its name, not by its
+//! address.
 
 use testkit::process::free_port;
 
 use crate::{Node, has, three, wait_until, writes};
 
 impl Node {
-    /// It is at other ports when it is started again.
+    /// Changes the ports that the node uses at its next start.
     fn move_elsewhere(&mut self) {
         self.port = free_port().unwrap();
         self.link_port = free_port().unwrap();
@@ -17,7 +18,7 @@ impl Node {
     }
 }
 
-/// Where nodes are, as a node knows it.
+/// Returns the addresses of all nodes, as a node knows them.
 fn addresses(node: &Node) -> Vec<String> {
     let rows = (0..3).map(|at| node.field(&format!("control_node{at}")));
     let address = |row: String| {
@@ -38,7 +39,8 @@ fn wait_for_addresses(nodes: &[Node; 3]) {
     });
 }
 
-/// A write that was taken may be lost where a slow machine has another node promoted: it is written until all have it.
+/// Writes a key until all nodes have it. On a slow machine, a failover may lose a write that was
+/// acknowledged.
 fn write_everywhere(nodes: &[Node; 3], key: &str) {
     let all: Vec<&Node> = nodes.iter().collect();
     wait_until("written and copied", &all, || {
@@ -46,7 +48,7 @@ fn write_everywhere(nodes: &[Node; 3], key: &str) {
     });
 }
 
-/// The group takes writes, and has what was written before.
+/// Waits until the group takes writes and all nodes have the earlier write.
 fn wait_for_group(nodes: &[Node; 3], key: &str) {
     write_everywhere(nodes, key);
     let all: Vec<&Node> = nodes.iter().collect();
@@ -65,7 +67,8 @@ fn a_group_whose_addresses_are_all_new_comes_back() {
     }
     let [first, second, third] = &mut nodes;
     for node in [&mut *second, &mut *third] {
-        // Where they joined nobody is any more. One seed is enough, and it needs none.
+        // No node is at the address where they joined. One seed is enough, and the first node needs
+        // none.
         node.args.clear();
         node.seed_at(first);
     }
@@ -74,7 +77,7 @@ fn a_group_whose_addresses_are_all_new_comes_back() {
     }
     wait_for_group(&nodes, "after");
     wait_for_addresses(&nodes);
-    // What they were told is kept: another restart needs no seed.
+    // The nodes have stored the new addresses: another restart needs no seed.
     for node in &mut nodes {
         node.kill();
         node.args.clear();
@@ -85,7 +88,7 @@ fn a_group_whose_addresses_are_all_new_comes_back() {
     wait_for_group(&nodes, "again");
 }
 
-/// The others know it by its name; nobody has to be told.
+/// The other nodes identify it by its name. No operator has to give them its address.
 #[test]
 fn a_node_that_comes_back_elsewhere_is_found() {
     let mut nodes = three();

@@ -1,18 +1,18 @@
-//! What a node of a cluster says of itself, and that it is held to that.
+//! Tests that a node of a cluster announces its properties, and that the cluster acts on them.
 
 use std::time::Duration;
 
 use super::clusters::{three_primaries, wait_for_agreement};
 use super::{Node, changes_ended, wait_until};
 
-/// The line of a node in what another one tells of the cluster.
+/// Returns the line of node `of` in the `CLUSTER NODES` reply of `node`.
 fn line_of(node: &Node, of: &str) -> String {
     let nodes = node.text(&["CLUSTER", "NODES"]);
     let line = nodes.lines().find(|line| line.starts_with(of));
     line.unwrap_or_default().to_owned()
 }
 
-/// And a replica of the first one.
+/// Starts three primaries, and a replica of the first.
 fn three_primaries_and_a_replica() -> ([Node; 3], Node) {
     let [a, b, c] = three_primaries();
     let d = Node::by_itself();
@@ -69,7 +69,7 @@ fn a_replica_that_declines_is_not_promoted_but_by_order() {
     a.kill();
     let others = [&b, &c, &d];
     wait_until_missed(&others, &first);
-    // Others would have been promoted by now.
+    // Any other replica would have been promoted by now.
     std::thread::sleep(Duration::from_secs(3));
     assert!(!d.is_primary());
     a.start();

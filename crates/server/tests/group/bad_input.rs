@@ -1,4 +1,4 @@
-//! What a cluster of processes does with orders that make no sense.
+//! Tests of invalid commands to a cluster of processes.
 
 use testkit::process::free_port;
 
@@ -34,7 +34,8 @@ fn a_slot_that_another_shard_has_is_not_given_twice() {
         c.text(&["CLUSTER", "ADDSLOTSRANGE", "5000", "6000"]),
         "ERR Slot 5000 is already busy"
     );
-    // Given up by one, it is taken by one of those who ask at once.
+    // After one node gives the slot up, exactly one of the nodes that concurrently claim it gets
+    // it.
     assert_eq!(a.text(&["CLUSTER", "DELSLOTS", "1"]), "OK");
     wait_until("known to be nobody's", &[&a, &b, &c], || {
         [&a, &b, &c].iter().all(|node| !node.is_ok())

@@ -1,11 +1,12 @@
-//! Groups whose nodes know each other by certificates, without a secret.
+//! Tests of groups whose nodes identify each other by certificates, without a secret.
 
 use testkit::process::free_port;
 
 use crate::certificates::Files;
 use crate::{Node, has, joined, wait_until, writes};
 
-/// What a node has that shows what `files` signed, as Redis' nodes do with `tls-cluster`.
+/// Returns the arguments of a node that shows a certificate signed by `files`, as Redis' nodes do
+/// with `tls-cluster`.
 fn args(files: &Files) -> Vec<String> {
     let words = [
         ("--tls-cluster", "yes".to_owned()),

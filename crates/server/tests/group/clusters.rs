@@ -1,4 +1,5 @@
-//! Clusters of real processes: nodes meet, own hash slots, fail over, hand over, and leave.
+//! Tests of clusters of real processes: nodes meet, own hash slots, fail over, hand over, and
+//! leave.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -11,11 +12,11 @@ use testkit::patience::Patience;
 
 use super::{Node, WAIT, wait_until};
 
-/// Beyond it there are no slots.
+/// The highest hash slot.
 pub(crate) const LAST_SLOT: u16 = 16_383;
 
 impl Node {
-    /// A node in cluster mode, by itself.
+    /// Starts a single node in cluster mode.
     pub(crate) fn by_itself() -> Self {
         Self::new(&["--cluster-enabled", "yes"])
     }
@@ -47,7 +48,7 @@ impl Node {
         let mut met = meet();
         let patience = Patience::of(WAIT);
         while met.ends_with("no answer in time") && patience.lasts() {
-            // On a slow machine a group takes longer to begin than a client waits.
+            // On a slow machine, forming a group takes longer than a client waits.
             met = meet();
         }
         assert!(
@@ -59,7 +60,7 @@ impl Node {
         met
     }
 
-    /// Id and slots of each node, as this one knows them, in order.
+    /// Returns id and slots of each node, as this one knows them, in order.
     pub(crate) fn owners(&self) -> Vec<String> {
         let nodes = self.text(&["CLUSTER", "NODES"]);
         let mut owners: Vec<String> = nodes
@@ -84,7 +85,7 @@ impl Node {
     }
 }
 
-/// Waits until all know the same, and keys are served.
+/// Waits until all nodes agree and serve keys.
 pub(crate) fn wait_for_agreement(nodes: &[&Node], count: usize) {
     wait_until("of one mind", nodes, || {
         let first = nodes[0].owners();
@@ -95,12 +96,12 @@ pub(crate) fn wait_for_agreement(nodes: &[&Node], count: usize) {
     });
 }
 
-/// Three primaries that share all slots.
+/// Starts three primaries that share all slots.
 pub(crate) fn three_primaries() -> [Node; 3] {
     three_primaries_with(&[])
 }
 
-/// The same, of servers with some more arguments.
+/// As [`three_primaries`], with additional server arguments.
 pub(crate) fn three_primaries_with(more: &[&str]) -> [Node; 3] {
     let args: Vec<&str> = ["--cluster-enabled", "yes"]
         .into_iter()
@@ -117,12 +118,12 @@ pub(crate) fn three_primaries_with(more: &[&str]) -> [Node; 3] {
     nodes
 }
 
-/// What a node says about a key: served, or where else.
+/// Returns the node's reply to a write of a key: OK, or the node that serves it.
 fn set(node: &Node, key: &str, value: &str) -> String {
     node.text(&["SET", key, value])
 }
 
-/// Writes a key wherever it is served; whether it was taken.
+/// Writes a key at the node that serves it. Returns whether the write was taken.
 fn set_anywhere(nodes: &[&Node], key: &str, value: &str) -> bool {
     nodes.iter().any(|node| {
         let answer = node.client().command(&["SET", key, value]);
@@ -135,7 +136,8 @@ fn nodes_that_meet_are_one_cluster_with_the_slots_and_keys_that_each_had() {
     let nodes = [Node::by_itself(), Node::by_itself()];
     nodes[0].own(0, 8_191);
     nodes[1].own(8_192, LAST_SLOT);
-    // Half of the slots are not covered: a node by itself serves nothing then, unless it is told to.
+    // Half of the slots have no owner. A node by itself then serves nothing, unless it is
+    // configured to.
     for node in &nodes {
         node.run(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
     }
@@ -196,7 +198,7 @@ fn a_replica_takes_the_place_of_a_killed_primary_of_its_shard() {
 
 #[test]
 fn an_office_is_handed_over_under_load_and_nothing_is_lost() {
-    // A busy machine ends no lease by itself: clients would be told so.
+    // With this timeout, a busy machine does not let a lease expire, which clients would notice.
     let args = ["--cluster-enabled", "yes", "--cluster-node-timeout", "5000"];
     let nodes = [Node::new(&args), Node::new(&args), Node::new(&args)];
     let [a, b, c] = &nodes;
@@ -336,7 +338,8 @@ fn nodes_leave_a_cluster_and_are_by_themselves() {
         );
     }
     wait_until("by itself", &[&d], || d.owners().len() == 1);
-    // What it was of is gone before it is of its own again: it says so for a moment.
+    // The node leaves its former cluster before it has its own again. In between it replies that it
+    // has no part in a cluster yet.
     let mut told = String::new();
     wait_until("of its own cluster", &[&d], || {
         told = d.text(&["CLUSTER", "RESET", "SOFT"]);
@@ -345,7 +348,7 @@ fn nodes_leave_a_cluster_and_are_by_themselves() {
     assert_eq!(told, "OK");
     wait_until("empty", &[&d], || d.run(&["DBSIZE"]) == Value::Integer(0));
     wait_for_agreement(&[&a, &b, &c], 3);
-    // It may come back.
+    // The node may return.
     assert_eq!(d.meet(&c), "OK");
     wait_for_agreement(&[&a, &b, &c, &d], 4);
     assert_eq!(d.text(&["CLUSTER", "RESET", "HARD"]), "OK");
@@ -365,7 +368,8 @@ fn who_cannot_be_of_one_cluster_is_told_why() {
     assert_eq!(a.meet(&b), "OK");
     let (c, mut d) = (Node::by_itself(), Node::by_itself());
     assert_eq!(c.meet(&d), "OK");
-    // Those that have just begun would become one. A node that was started anew did not just begin anything.
+    // Nodes that have just formed clusters would merge them. A restarted node did not just form
+    // one.
     for founder in [&mut b, &mut d] {
         founder.kill();
         founder.start();
@@ -424,7 +428,8 @@ fn one_command_makes_a_cluster_of_nodes_that_are_by_themselves() {
     assert!(!is_done && told.contains("of a cluster already"), "{told}");
 }
 
-/// Writes keys of its own until it is told to stop, asking one node after the other; what was acknowledged.
+/// Writes keys of its own until `is_over` is set, asking one node after the other. Returns the
+/// acknowledged writes.
 fn write_until(
     is_over: &AtomicBool,
     ports: &[std::net::SocketAddr],
@@ -444,7 +449,7 @@ fn write_until(
                     return false;
                 };
                 let answer = client.command(&["SET", &key, &value]);
-                // A connection that broke is made anew.
+                // A broken connection is opened again.
                 clients[at] = answer.is_ok().then_some(client);
                 answer.is_ok_and(|answer| answer == Value::Simple(b"OK".to_vec()))
             });
@@ -457,7 +462,7 @@ fn write_until(
     acknowledged
 }
 
-/// Six nodes at level quorum: two shards of three copies each, which share all slots.
+/// Starts six nodes at level quorum: two shards of three copies each, which share all slots.
 fn two_shards_of_three() -> Vec<Node> {
     let args = ["--cluster-enabled", "yes", "--durability", "quorum"];
     let nodes: Vec<Node> = (0..6).map(|_| Node::new(&args)).collect();
@@ -478,7 +483,7 @@ fn two_shards_of_three() -> Vec<Node> {
     nodes
 }
 
-/// What was acknowledged last for each key is there, or something that was written after.
+/// Asserts that each key has its last acknowledged value or a later one.
 fn assert_kept(nodes: &[&Node], acknowledged: Vec<(String, String)>) {
     let newest: std::collections::BTreeMap<_, _> = acknowledged.into_iter().collect();
     assert!(!newest.is_empty());
@@ -489,14 +494,14 @@ fn assert_kept(nodes: &[&Node], acknowledged: Vec<(String, String)>) {
             kept = nodes.find_map(|node| node.text(&["GET", &key]).parse().ok());
             kept.is_some()
         });
-        // The last write may have been done and not acknowledged.
+        // The last write may have been done without an acknowledgement.
         let kept = kept.unwrap();
         let is_kept = kept >= value.parse().unwrap();
         assert!(is_kept, "{key}: {kept} in place of {value}");
     }
 }
 
-/// `GROUP_KILLS` says how often; three times where it says nothing.
+/// `GROUP_KILLS` sets the number of kills; the default is three.
 #[test]
 fn what_a_majority_of_a_shard_has_outlives_whoever_is_killed() {
     let kills: u64 = std::env::var("GROUP_KILLS").map_or(3, |text| text.parse().unwrap());

@@ -1,7 +1,9 @@
-//! The log of a primary at level quorum cannot be written: its file system is full. Where others have all that was acknowledged one
-//! of them takes over; otherwise the primary stays, and goes on when there is room.
+//! Tests of a primary at level quorum whose log cannot be written because its file system is full.
+//! If other nodes have everything that was acknowledged, one of them takes over. Otherwise the
+//! primary stays, and continues when there is space.
 //!
-//! It needs root, to mount a file system for the files of the log alone: what the group decides is kept elsewhere.
+//! The tests need root, to mount a file system for the log's files alone: the control log is kept
+//! elsewhere.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write as _};
@@ -14,15 +16,15 @@ use testkit::patience::Patience;
 
 use crate::{Node, WAIT, joined_by_two, sets, wait_until};
 
-/// The file system, in MiB.
+/// Size of the file system in MiB.
 const SIZE_MIB: usize = 96;
 const VALUE_BYTES: usize = 200_000;
 
-/// A file system of its own, until it is dropped.
+/// A file system of its own, mounted until it is dropped.
 pub(crate) struct Mounted(PathBuf);
 
 impl Mounted {
-    /// One at a directory that is made; otherwise why that is not possible here.
+    /// Mounts a file system at a new directory, or returns why that is impossible here.
     pub(crate) fn at(path: PathBuf) -> Result<Self, String> {
         fs::create_dir_all(&path).unwrap();
         let size = format!("size={SIZE_MIB}m");
@@ -41,7 +43,7 @@ impl Mounted {
         self.0.join("filler")
     }
 
-    /// Takes all that is left.
+    /// Uses up all space that is left.
     pub(crate) fn fill(&self) {
         let mut filler = File::options()
             .create(true)
@@ -64,13 +66,13 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // The server may have files open there.
+        // The server may still have open files there.
         let _unmounted = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }
 
-/// Three nodes at level quorum, the first of which is the primary and has its log on a file system of its own; nothing where that
-/// cannot be had.
+/// Starts three nodes at level quorum, the first of which is the primary and has its log on a file
+/// system of its own. Returns `None` if that is impossible here.
 #[allow(clippy::print_stdout, reason = "for who reads the run")]
 fn three_with_a_log_elsewhere() -> Option<([Node; 3], Mounted)> {
     let level = ["--durability", "quorum"];
@@ -91,11 +93,11 @@ fn is_taken(node: &Node, key: &str, bytes: usize) -> bool {
     sets(node, key, &"x".repeat(bytes))
 }
 
-/// Writes keys of its own until the log has no room; how many were acknowledged.
+/// Writes keys of its own until the log has no space. Returns the number of acknowledged writes.
 fn write_until_refused(node: &Node, mounted: &Mounted) -> usize {
     let patience = Patience::of(WAIT);
     let mut count = 0;
-    // The leader of a group of three may have changed just now.
+    // The leader of a group of three may just have changed, so the first key may be refused.
     while count == 0 || is_taken(node, &format!("key:{count}"), VALUE_BYTES) {
         count += usize::from(count > 0 || is_taken(node, "key:0", VALUE_BYTES));
         mounted.fill();

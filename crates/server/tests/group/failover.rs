@@ -1,4 +1,5 @@
-//! The primary is killed: another one takes its place, and it follows when it comes back.
+//! Tests in which the primary is killed: another node takes its place, and the former primary
+//! follows when it returns.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use protocol::Value;
 use crate::reads::three_at_quorum;
 use crate::{Node, has, joined_by_two, three, wait_until, writes};
 
-/// The node that takes writes, once there is one among these.
+/// Waits until one of these nodes takes writes, and returns it.
 fn wait_for_primary(nodes: &[&Node], key: &str) -> usize {
     let mut found = None;
     wait_until("a primary that takes writes", nodes, || {
@@ -36,7 +37,7 @@ fn a_replica_takes_the_place_of_a_primary_that_was_killed() {
     wait_until("followed", &rest, || {
         other.is_synced() && has(other, "after")
     });
-    // It comes back, and is a replica.
+    // The former primary returns as a replica.
     nodes[0].start();
     let all: Vec<&Node> = nodes.iter().collect();
     wait_until("the old primary follows", &all, || {
@@ -84,14 +85,14 @@ fn a_primary_hands_over_when_it_is_told_to() {
     for number in 0..100 {
         assert!(has(c, &format!("key:{number}")), "{number}");
     }
-    // Whoever has most takes it where none is named.
+    // If no node is named, the one with the most data takes over.
     c.run(&["FAILOVER"]);
     wait_until("handed over again", &all, || {
         c.is_synced() && (a.is_primary() || b.is_primary())
     });
 }
 
-/// Writes keys of its own as long as that is taken; how many were.
+/// Writes keys of its own until a write is refused. Returns the number of writes.
 fn write_while_taken(mut client: testkit::client::Client, writer: usize) -> usize {
     let is_taken = |number: &usize| {
         let written = client.command(&["SET", &format!("key:{writer}:{number}"), "1"]);
@@ -100,7 +101,8 @@ fn write_while_taken(mut client: testkit::client::Client, writer: usize) -> usiz
     (0..).take_while(is_taken).count()
 }
 
-/// What is left of an earlier hand-over must not end the wait of a later one: writes would go on, and be lost with it.
+/// State of an earlier hand-over must not end the wait of a later one: writes would continue, and
+/// be lost with it.
 #[test]
 fn writes_wait_as_long_as_the_office_is_handed_over() {
     let nodes = three();
@@ -114,7 +116,8 @@ fn writes_wait_as_long_as_the_office_is_handed_over() {
         wait_until("handed over", &all, || to.is_primary() && from.is_synced());
         wait_until("written", &all, || writes(to, "key"));
     }
-    // It comes before writes are let go for which nobody has taken over, and ends after.
+    // `b` stands still before the primary resumes the writes that no node took over, and continues
+    // after it.
     std::thread::sleep(Duration::from_millis(2_000));
     b.signal("-STOP");
     assert!(writes(a, "not there yet"));
@@ -128,7 +131,7 @@ fn writes_wait_as_long_as_the_office_is_handed_over() {
     std::thread::sleep(Duration::from_millis(1_100));
     b.signal("-CONT");
     std::thread::sleep(Duration::from_millis(500));
-    // Where it came to nothing, writes go on until there is an office to leave.
+    // If the hand-over failed, writes continue until the next hand-over.
     if a.is_primary() {
         fail_over(a, c);
     }
@@ -148,7 +151,7 @@ fn a_primary_without_a_majority_takes_no_writes() {
     nodes[2].kill();
     let all = [&nodes[0]];
     wait_until("writes refused", &all, || !writes(&nodes[0], "alone"));
-    // It stays so.
+    // The primary keeps refusing writes.
     std::thread::sleep(Duration::from_secs(3));
     assert!(!writes(&nodes[0], "alone"));
     nodes[1].start();
@@ -156,7 +159,7 @@ fn a_primary_without_a_majority_takes_no_writes() {
     let _primary = wait_for_primary(&both, "together");
 }
 
-/// It was the primary, and another one may be by now.
+/// The node was the primary, and another node may be by now.
 #[test]
 fn who_comes_back_alone_takes_no_write_from_the_first_moment_on() {
     let mut nodes = three();
@@ -169,7 +172,8 @@ fn who_comes_back_alone_takes_no_write_from_the_first_moment_on() {
         let written = client.command(&["SET", "early", "1"]).unwrap();
         assert!(matches!(written, Value::Error(_)), "{written:?}");
         let read = client.command(&["GET", "early"]).unwrap();
-        // Nothing at first; what may be old later, as a replica without its primary shows (replica-serve-stale-data).
+        // At first the node shows nothing. Later it may show outdated data, as a replica without
+        // its primary does (replica-serve-stale-data).
         let is_nothing = matches!(read, Value::Error(_) | Value::Null);
         assert!(is_nothing, "{read:?}");
     }
@@ -211,7 +215,7 @@ fn what_a_majority_has_survives_the_loss_of_the_primary() {
     }
 }
 
-/// The primary's lease goes on until another one leads, which takes an election.
+/// The primary's lease continues until another control leader is elected.
 #[test]
 fn the_loss_of_the_control_leader_stops_no_write() {
     let mut nodes = three_at_quorum(&[]);
@@ -264,7 +268,7 @@ fn who_has_no_majority_tells_of_itself_nevertheless() {
     let _primary = wait_for_primary(&all, "second");
 }
 
-/// Nothing moves in the log when a lease is renewed.
+/// The renewal of a lease does not advance the log.
 #[test]
 fn what_was_asked_without_a_lease_is_answered_or_refused() {
     let nodes = three_at_quorum(&[]);
@@ -279,7 +283,7 @@ fn what_was_asked_without_a_lease_is_answered_or_refused() {
             scope.spawn(move || {
                 std::thread::sleep(Duration::from_millis(10 * number));
                 let answer = first.client().command(&["GET", "first"]);
-                // The end of the connection is an answer, too.
+                // The end of the connection counts as an answer, too.
                 let kind = answer.err().map(|error| error.kind());
                 assert_ne!(kind, Some(ErrorKind::WouldBlock), "client {number}");
             });
@@ -289,8 +293,8 @@ fn what_was_asked_without_a_lease_is_answered_or_refused() {
     });
 }
 
-/// As while an operator restarts node after node with another timeout. The primary's own lease would last for long after another one has
-/// its place.
+/// The same happens while an operator restarts the nodes one by one with another timeout. The
+/// primary's own lease would last long after another node has taken its place.
 #[test]
 fn a_lease_lasts_no_longer_than_the_leader_counts_it() {
     let first = Node::new(&["--cluster-group", "yes", "--cluster-node-timeout", "20000"]);

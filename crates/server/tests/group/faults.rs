@@ -34,7 +34,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The files of a node as they were two starts ago, elsewhere: nobody takes it for the node.
+/// A copy of a node's files from two starts ago, started elsewhere: the group does not accept it as
+/// the node.
 #[test]
 fn an_older_copy_of_a_node_changes_nothing() {
     let mut nodes = three();
@@ -79,7 +80,7 @@ fn an_older_copy_of_a_node_changes_nothing() {
     });
 }
 
-/// It says where, and the node joins as another one when it has nothing any more.
+/// The node reports the position, and joins as a new node when its files are gone.
 #[test]
 fn a_damaged_control_log_is_refused_with_its_place() {
     let mut nodes = three();
@@ -87,10 +88,10 @@ fn a_damaged_control_log_is_refused_with_its_place() {
     nodes[2].kill();
     let journal = nodes[2].directory.join("iolite-data/control/journal");
     let mut bytes = fs::read(&journal).unwrap();
-    // Within the first record, with whole ones behind it.
+    // Inside the first record, with whole records after it.
     bytes[40] ^= 1;
     fs::write(&journal, bytes).unwrap();
-    // It may be refused before it answers at all, or a moment after.
+    // The node may be refused before it answers at all, or a moment later.
     let refused = nodes[2].try_start().err().map(|error| error.to_string());
     wait_until("refused with the place", &[&nodes[2]], || {
         let told = refused.clone().unwrap_or_else(|| nodes[2].log());

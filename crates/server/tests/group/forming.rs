@@ -1,4 +1,4 @@
-//! Start, start with `--join`, start with `--join`: there is a group.
+//! Tests of forming a group: one start, and two starts with `--join`.
 
 use protocol::Value;
 
@@ -17,7 +17,7 @@ fn three_nodes_are_a_primary_and_two_replicas_that_vote() {
         assert_eq!(node.field("control_fault_tolerance"), "1");
         assert_eq!(node.field("control_nodes"), "3");
     }
-    // The loss of one node is not that of the primary and of the leader at once.
+    // The primary and the leader should be different nodes, so that one loss does not take both.
     wait_until("led by another than the primary", &all, || {
         let leader = format!("id={},", nodes[0].field("control_leader"));
         let rows = (0..3).map(|at| nodes[0].field(&format!("control_node{at}")));
@@ -61,7 +61,7 @@ fn a_node_with_another_secret_does_not_join() {
     wait_until("refused", &[&first, &stranger], || {
         stranger.log().contains("does not know the secret")
     });
-    // It may be refused before the group has begun.
+    // The joining node may be refused before the group has formed.
     wait_until("begun", &[&first, &stranger], || writes(&first, "key"));
     assert_eq!(first.field("control_nodes"), "1");
     assert!(!writes(&stranger, "key"));
@@ -79,7 +79,7 @@ fn a_replica_leaves() {
         .strip_prefix("id=")
         .unwrap()
         .to_owned();
-    // It is refused while the leader changes, and may have been done all the same.
+    // The command is refused while the leader changes, but may still have taken effect.
     wait_until("told to leave", &all, || {
         let told = nodes[0].run(&["REPLICATION", "LEAVE", &id]);
         told == Value::Simple(b"OK".to_vec()) || nodes[0].field("control_nodes") == "2"
@@ -91,7 +91,7 @@ fn a_replica_leaves() {
     assert!(writes(&nodes[0], "key"));
 }
 
-/// Links are for this machine alone then, and so is the port of clients.
+/// Links and the clients' port then accept connections of this machine alone.
 #[test]
 fn nodes_without_a_secret_are_announced_where_they_are_reached() {
     let none = ["--cluster-secret", ""];

@@ -1,7 +1,7 @@
-//! The disk of a node is full, and both its logs are on it: that of the data and that of the group. The others go on without it,
-//! whatever it was, and it goes on with them when there is room.
+//! Tests of a node whose disk is full, with both its data log and its control log on that disk. The
+//! other nodes continue without it, whatever its role was. It rejoins them when there is space.
 //!
-//! It needs root, to mount a file system for each node.
+//! The tests need root, to mount a file system for each node.
 
 use std::process::Command;
 
@@ -12,7 +12,7 @@ use testkit::process::iolite_program;
 use crate::failed_log::Mounted;
 use crate::{Node, WAIT, joined, wait_until, writes};
 
-/// What the node is whose disk is full.
+/// The role of the node whose disk is full.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Whose {
     Primary,
@@ -20,7 +20,8 @@ enum Whose {
     Follower,
 }
 
-/// Three nodes at level quorum, each on a file system of its own; nothing where that cannot be had.
+/// Starts three nodes at level quorum, each on a file system of its own. Returns `None` if that is
+/// impossible here.
 #[allow(clippy::print_stdout, reason = "for who reads the run")]
 fn three_on_own_disks() -> Option<([Node; 3], [Mounted; 3])> {
     let level = ["--durability", "quorum"];
@@ -41,7 +42,7 @@ fn three_on_own_disks() -> Option<([Node; 3], [Mounted; 3])> {
     Some((nodes, disks))
 }
 
-/// Where in the group a node is that has this part.
+/// Returns the index of the node with this role.
 fn place_of(whose: Whose, nodes: &[Node; 3]) -> Option<usize> {
     let primary = nodes.iter().position(Node::is_primary)?;
     let leader = nodes[primary].field("control_leader");
@@ -55,19 +56,19 @@ fn place_of(whose: Whose, nodes: &[Node; 3]) -> Option<usize> {
     }
 }
 
-/// What one node says of another.
+/// Returns the row of node `of` at node `says`.
 fn row_of(says: &Node, of: &Node) -> String {
     let address = format!("addr={},", of.address());
     let mut rows = (0..3).map(|at| says.field(&format!("control_node{at}")));
     rows.find(|row| row.contains(&address)).unwrap_or_default()
 }
 
-/// Keys that were acknowledged, whoever took them.
+/// The keys that any node acknowledged.
 #[derive(Default)]
 struct Ledger(Vec<String>);
 
 impl Ledger {
-    /// Writes so many more, each as often as it takes.
+    /// Writes `count` more keys and retries each until it is acknowledged.
     fn write(&mut self, count: usize, nodes: &[&Node]) {
         for _ in 0..count {
             let key = format!("key:{}", self.0.len());
@@ -87,7 +88,7 @@ impl Ledger {
     }
 }
 
-/// Has the group decide something again and again, until that node could not keep it.
+/// Lets the group decide entries until the node with the full disk fails to store one.
 fn decide_until_refused(full: &Node, others: &[&Node; 2]) {
     let patience = Patience::of(WAIT);
     for number in 0.. {

@@ -1,4 +1,5 @@
-//! Nodes that stop in order, or are drained, give away what they lead: nobody has to wait for their silence.
+//! Tests of nodes that stop in order or are drained: they hand over what they lead, so no node
+//! waits for a timeout.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -12,8 +13,8 @@ use testkit::process::{free_port, iolite_program};
 
 use crate::{Node, has, three, wait_for_copies, wait_until, writes};
 
-/// What a client of Sentinels does: asks for the primary, writes, and begins anew where the connection ends, or what it
-/// wrote to is a replica or loads.
+/// A client that behaves like one of Sentinels: it asks for the primary and writes. It starts over
+/// if the connection ends, or if the node is a replica or is loading.
 struct Writer<'w> {
     sentinels: &'w [u16],
     client: Option<Client>,
@@ -36,7 +37,7 @@ impl Writer<'_> {
         })
     }
 
-    /// Writes a key; the error that such a client would not try again for.
+    /// Writes a key. Fails with an error for which such a client would not retry.
     fn write(&mut self, key: &str) -> Result<(), String> {
         loop {
             if self.client.is_none() {
@@ -63,7 +64,8 @@ impl Writer<'_> {
     }
 }
 
-/// Three nodes at quorum that answer clients of Sentinels at these ports; the first is the primary.
+/// Starts three nodes at quorum that answer clients of Sentinels at these ports. The first node is
+/// the primary.
 pub(crate) fn three_at_quorum(ports: &[u16]) -> [Node; 3] {
     let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
     let args = |at: usize| ["--durability", "quorum", "--sentinel-port", &ports[at]];
@@ -80,7 +82,7 @@ pub(crate) fn three_at_quorum(ports: &[u16]) -> [Node; 3] {
     nodes
 }
 
-/// Writes keys until it is told to stop, or an error comes that no such client tries again for.
+/// Writes keys until `is_over` is set, or until an error for which no such client retries.
 fn write_until(ports: &[u16], written: &AtomicUsize, is_over: &AtomicBool) -> Result<(), String> {
     let mut writer = Writer {
         sentinels: ports,
@@ -94,7 +96,7 @@ fn write_until(ports: &[u16], written: &AtomicUsize, is_over: &AtomicBool) -> Re
     Ok(())
 }
 
-/// Waits until a writer has written ten keys since `before` to the nodes that run, or has ended.
+/// Waits until a writer has written ten keys since `before` to the running nodes, or has ended.
 fn wait_for_writes(
     nodes: &[Node],
     before: usize,
@@ -107,7 +109,7 @@ fn wait_for_writes(
     });
 }
 
-/// The node has every key that was written.
+/// Asserts that the node has every written key.
 fn has_all(node: &Node, written: &AtomicUsize) {
     for number in 0..written.load(Ordering::Relaxed) {
         let key = format!("key:{number}");
@@ -115,7 +117,7 @@ fn has_all(node: &Node, written: &AtomicUsize) {
     }
 }
 
-/// One after the other is stopped and started, while writes go on: no error and no loss.
+/// Stops and starts the nodes one after the other during writes: there is no error and no loss.
 #[test]
 fn a_rolling_restart_at_quorum_loses_nothing() {
     let ports: Vec<u16> = (0..3).map(|_| free_port().unwrap()).collect();
@@ -151,7 +153,7 @@ fn a_rolling_restart_at_quorum_loses_nothing() {
     has_all(primary.unwrap(), &written);
 }
 
-/// SIGTERM at the primary: it is succeeded at once, by its own doing.
+/// SIGTERM at the primary: the primary itself hands over at once.
 #[test]
 fn a_primary_that_is_stopped_hands_over_first() {
     let mut nodes = three();
@@ -164,7 +166,8 @@ fn a_primary_that_is_stopped_hands_over_first() {
     wait_until("written", &left, || {
         left.iter().any(|node| writes(node, "after"))
     });
-    // It ended when another one had the office, which is none that was promoted because of silence.
+    // The process ended after another node had the office. That node was not promoted because of a
+    // timeout.
     assert!(log.contains("This node is the primary no more"), "{log}");
     let primary = left.iter().find(|node| node.is_primary()).unwrap();
     for number in 0..50 {
@@ -193,8 +196,9 @@ fn clients_of_a_primary_that_stood_still_have_to_connect_anew() {
     });
 }
 
-/// Many clients ask who is the primary when they connect, and never again: as Sentinels do, the node that was it closes their
-/// connections. Those of other replicas go on. The first of three nodes is made a replica.
+/// Many clients ask for the primary only when they connect. So the former primary closes their
+/// connections, as Sentinels do. Connections of other replicas stay open. `lose` makes the first of
+/// three nodes a replica.
 fn clients_connect_anew_after(lose: impl FnOnce(&[Node; 3])) {
     let nodes = three();
     let all: Vec<&Node> = nodes.iter().collect();
@@ -215,7 +219,7 @@ fn clients_connect_anew_after(lose: impl FnOnce(&[Node; 3])) {
     }
 }
 
-/// A control leader that is stopped leaves no election behind.
+/// When a control leader is stopped in order, no election is pending afterwards.
 #[test]
 fn a_control_leader_that_is_stopped_has_another_one_lead() {
     let mut nodes = three();
@@ -238,7 +242,7 @@ fn a_control_leader_that_is_stopped_has_another_one_lead() {
     let id = own_id(&nodes[at]);
     let log = nodes[at].stop();
     assert!(log.contains("has node"), "{log}");
-    // Between its vote and the first word of whom it voted for a node knows of no leader.
+    // Between its vote and the first message of the elected leader, a node knows no leader.
     wait_until("another leader", &[&nodes[0]], || {
         !["", id.as_str()].contains(&leader_of(&nodes[0]).as_str())
     });
@@ -259,7 +263,8 @@ fn cluster_tool(node: &Node, words: &[&str]) -> (bool, String) {
     )
 }
 
-/// A primary that is told so leads nothing when the tool returns; that it is killed then is noticed by nobody who writes.
+/// When the tool returns, the primary leads nothing. Killing it then is not noticed by clients that
+/// write.
 #[test]
 fn a_primary_that_leaves_for_a_restart_can_be_killed() {
     let ports: Vec<u16> = (0..3).map(|_| free_port().unwrap()).collect();
@@ -284,7 +289,8 @@ fn a_primary_that_leaves_for_a_restart_can_be_killed() {
     has_all(primary, &written);
 }
 
-/// Where the restart does not come at once it is a copy: of two that a majority takes, writes need it.
+/// If the node does not restart at once, it remains a copy. It is one of the two copies that a
+/// majority requires, so writes need it.
 #[test]
 fn who_leaves_for_a_restart_that_does_not_come_at_once_follows() {
     let quorum = ["--durability", "quorum"];
@@ -315,7 +321,7 @@ fn a_node_that_is_drained_leads_nothing_until_it_is_not() {
     assert!(is_ok && table.contains("DRAIN"), "{table}");
     let (_, json) = cluster_tool(&nodes[0], &["status", "--json"]);
     assert!(json.contains(r#""drain":"yes""#), "{json}");
-    // With the other replica drained too, nobody is there to hand over to.
+    // With the other replica drained too, there is no node to hand over to.
     let primary = nodes.iter().position(Node::is_primary).unwrap();
     let other = 3 - primary;
     let (is_ok, told) = cluster_tool(&nodes[0], &["drain", &nodes[other].address()]);
@@ -326,12 +332,12 @@ fn a_node_that_is_drained_leads_nothing_until_it_is_not() {
         "{told}"
     );
     for at in [0, other] {
-        // People know nodes by the names of their hosts.
+        // Operators may address nodes by machine names.
         let place = format!("localhost:{}", nodes[at].port);
         let (is_ok, told) = cluster_tool(&nodes[primary], &["undrain", &place]);
         assert!(is_ok, "{told}");
     }
-    // Who may be promoted again is.
+    // A node that may be promoted again is promoted.
     let (is_ok, told) = cluster_tool(&nodes[0], &["drain", &nodes[primary].address()]);
     assert!(is_ok, "{told}");
     wait_until("handed over again", &all, || {
@@ -339,7 +345,8 @@ fn a_node_that_is_drained_leads_nothing_until_it_is_not() {
     });
 }
 
-/// A primary leaves, and one of a shard whose writes wait for a majority: the office goes first, then the copy.
+/// A primary leaves a shard whose writes wait for a majority: the office moves first, then the copy
+/// is removed.
 #[test]
 fn a_primary_leaves_at_quorum() {
     let quorum = ["--durability", "quorum"];

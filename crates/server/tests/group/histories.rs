@@ -1,10 +1,12 @@
-//! Histories at level quorum, over failovers and moves of hash slots, each key of which one order of all operations explains.
+//! Histories at level quorum, over failovers and moves of hash slots. For each key, one order of
+//! all operations must explain what clients saw.
 //!
-//! Clients read and write few keys while nodes are killed, stopped, started and parted from each other, hand their office over, and
-//! give slots to one another. What they asked and were answered is checked by `testkit::linearizable`. What a client was told was not
-//! done is no operation; of whatever ends otherwise nobody knows whether it was done.
+//! Clients read and write few keys while nodes are killed, stopped, started, partitioned, hand
+//! their office over, and move slots to each other. `testkit::linearizable` checks the requests and
+//! replies. A request that was refused is not an operation. If a request ends in any other way
+//! without a reply, it is unknown whether it was done.
 //!
-//! `HISTORIES` and `HISTORY_OPERATIONS` say how many and how long, `HISTORY_SEED` which; the soak is
+//! `HISTORIES` and `HISTORY_OPERATIONS` set number and length, `HISTORY_SEED` the seed. The soak is
 //! `HISTORIES=100 HISTORY_OPERATIONS=10000 cargo test --release -p server --test group histories:: -- --nocapture --test-threads 1`.
 
 use std::collections::BTreeMap;
@@ -26,24 +28,25 @@ use crate::{Node, joined, sets, wait_until};
 
 const CLIENTS: u64 = 6;
 const KEYS: u64 = 6;
-/// So many operations are done between two faults.
+/// Number of operations between two faults.
 const OPERATIONS_PER_FAULT: u64 = 1_200;
-/// How long every second client waits for a reply: it goes on elsewhere, as clients do.
+/// Time that every second client waits for a reply before it tries another node, as clients do.
 const SHORT_WAIT: Duration = Duration::from_millis(400);
 const LONG_WAIT: Duration = Duration::from_secs(30);
 /// Values larger than this are copied, not sent by name.
 const LARGE_VALUE_BYTES: usize = 9 << 20;
 
-/// Who answers reads.
+/// The nodes that answer reads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reads {
-    /// The primary: replicas send who reads there, as they do in a cluster.
+    /// The primary: replicas redirect readers to it, as they do in a cluster.
     SentOn,
-    /// The primary: what a replica shows may be old, and counts as a refusal.
+    /// The primary: a replica's reply may be outdated, and counts as a refusal.
     AtPrimary,
     /// Any node, at level quorum.
     Anywhere,
-    /// The same in a cluster: a replica shows the slots of its shard, and sends who asks for others there.
+    /// Any node of a cluster, at level quorum: a replica answers for the slots of its shard, and
+    /// redirects readers of other slots.
     AtCopies,
 }
 
@@ -52,7 +55,7 @@ impl Reads {
         matches!(self, Self::Anywhere | Self::AtCopies)
     }
 
-    /// What a connection says first, so that it may read like this.
+    /// Returns the commands that a connection sends first for reads of this kind.
     fn prelude(self) -> &'static [&'static [&'static str]] {
         match self {
             Self::SentOn | Self::AtPrimary => &[],
@@ -62,12 +65,12 @@ impl Reads {
     }
 }
 
-/// What all clients of one history share.
+/// The state that all clients of one history share.
 struct Course<'n> {
     history: String,
     ports: &'n [u16],
     reads: Reads,
-    /// Moments in one order.
+    /// A clock that orders all calls and replies.
     clock: AtomicU64,
     done: AtomicU64,
     wanted: u64,
@@ -88,7 +91,7 @@ impl Course<'_> {
     }
 }
 
-/// One client, with what it saw of each key.
+/// One client, with what it observed of each key.
 struct Recorder<'c> {
     course: &'c Course<'c>,
     random: Prng,
@@ -101,7 +104,7 @@ struct Recorder<'c> {
     unknown: u64,
 }
 
-/// How a request went.
+/// The result of a request.
 enum Ended {
     Answered(Answered),
     NotDone,
@@ -164,7 +167,7 @@ impl<'c> Recorder<'c> {
                 }
             };
             self.course.done.fetch_add(1, Ordering::AcqRel);
-            // A read that nobody saw the end of says nothing.
+            // A read without a reply contains no information.
             if reply.is_some() || asked != Asked::Get {
                 self.unknown += u64::from(reply.is_none());
                 let seen = self.seen.entry(key).or_default();
@@ -213,7 +216,7 @@ impl<'c> Recorder<'c> {
     }
 }
 
-/// None, too, where what is asked for first cannot be had just now.
+/// Connects to a node. Returns `None`, too, if one of the first commands is refused at the moment.
 pub(crate) fn connect(port: u16, wait: Duration, prelude: &[&[&str]]) -> Option<Client> {
     let stream = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).ok()?;
     stream.set_nodelay(true).ok()?;
@@ -227,7 +230,7 @@ pub(crate) fn connect(port: u16, wait: Duration, prelude: &[&[&str]]) -> Option<
     are_taken.then_some(client)
 }
 
-/// A read with the role in which it was answered: of a replica it counts as a refusal.
+/// Reads a key together with the role of the node: the reply of a replica counts as a refusal.
 fn read_at_primary(client: &mut Client, key: &str) -> std::io::Result<Value> {
     let queued: [&[&str]; 3] = [&["MULTI"], &["ROLE"], &["GET", key]];
     client.pipeline(&queued)?;
@@ -245,7 +248,7 @@ fn read_at_primary(client: &mut Client, key: &str) -> std::io::Result<Value> {
     })
 }
 
-/// What an error says of the request.
+/// Classifies a request by its error.
 fn judge(text: &str) -> Ended {
     match is_refusal(text) {
         true => Ended::NotDone,
@@ -253,7 +256,7 @@ fn judge(text: &str) -> Ended {
     }
 }
 
-/// Whether an error says that the request was not done.
+/// Returns whether an error says that the request was not done.
 pub(crate) fn is_refusal(text: &str) -> bool {
     let refusals = [
         "MOVED ",
@@ -266,7 +269,7 @@ pub(crate) fn is_refusal(text: &str) -> bool {
     refusals.iter().any(|code| text.starts_with(code))
 }
 
-/// Whether anything stands in the history of a key that cannot be explained.
+/// Returns the part of a key's history that no order explains.
 fn fault_of(operations: &mut [Operation]) -> Option<Fault> {
     operations.sort_unstable_by_key(|operation| operation.call);
     check(operations).err()
@@ -276,7 +279,7 @@ pub(crate) fn number_of(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
-/// Records histories while faults happen, one after another, and checks them.
+/// Records histories one after another while faults happen, and checks them.
 #[allow(clippy::print_stdout, reason = "figures for who reads the run")]
 fn run(
     nodes: &mut [Node],
@@ -349,7 +352,7 @@ fn run(
     );
 }
 
-/// A stopped process stands still for so long: longer than its lease, or shorter.
+/// Stops a process for a while: longer than its lease, or shorter.
 fn stop_for_a_while(node: &Node, random: &mut Prng) {
     node.signal("-STOP");
     std::thread::sleep(Duration::from_millis(200 + random.below(2_800)));
@@ -361,7 +364,7 @@ fn one_order_explains_what_clients_see_over_failovers() {
     over_failovers("failovers", Reads::AtPrimary, &[]);
 }
 
-/// Replicas answer reads, too; by the lease of their primary, or as its members confirm.
+/// Replicas answer reads, too, by the lease of their primary or confirmed by its members.
 #[test]
 fn one_order_explains_what_replicas_show_over_failovers() {
     over_failovers("replicas", Reads::Anywhere, &[]);
@@ -373,21 +376,22 @@ fn one_order_explains_what_replicas_show_that_are_confirmed() {
     over_failovers("confirmed", Reads::Anywhere, &confirm);
 }
 
-/// One of three is the primary, and the others follow.
+/// Returns whether one of three nodes is the primary and the others follow.
 fn is_whole(nodes: &[Node]) -> bool {
     let primaries = nodes.iter().filter(|node| node.is_primary()).count();
     primaries == 1 && nodes.iter().filter(|node| node.is_synced()).count() == 2
 }
 
-/// Two of the three keep data, and the third one the log alone: it is lost and stopped as often as the others.
+/// Two of the three nodes keep data, and the third keeps only the log. It is killed and stopped as
+/// often as the others.
 #[test]
 fn one_order_explains_what_clients_see_over_failovers_with_a_copy_of_the_log() {
     let nodes = with_log_copy();
     faults_at(nodes, "log-copy", Reads::AtPrimary);
 }
 
-/// The servers' clocks go at other rates than the machine's, by what a leader lets pass: `cargo test -p server --features planted`, with
-/// a `SERVER_BIN` of that build.
+/// The servers' clocks run at other rates than the machine's, within the drift that a leader
+/// allows. Run with `cargo test -p server --features planted`, and a `SERVER_BIN` of that build.
 #[test]
 #[ignore = "takes a server that is built with the feature planted"]
 fn one_order_explains_what_clients_see_by_clocks_that_drift() {
@@ -418,7 +422,7 @@ fn faults_at(mut nodes: [Node; 3], name: &str, reads: Reads) {
             6 => stop_for_a_while(&nodes[other], random),
             _ => {
                 let port = nodes[other].port.to_string();
-                // The one that keeps the log alone cannot take it.
+                // The node that keeps only the log cannot take the office.
                 nodes[primary].run(&["FAILOVER", "TO", "127.0.0.1", &port]);
             }
         }
@@ -427,7 +431,7 @@ fn faults_at(mut nodes: [Node; 3], name: &str, reads: Reads) {
     });
 }
 
-/// Three nodes at quorum, each of which the others reach by a relay, and how fast their clocks go.
+/// Starts three nodes at quorum that reach each other through relays, with these clock rates.
 fn three_behind_relays(drifts_ppm: [Option<&'static str>; 3]) -> ([Node; 3], [Relay; 3]) {
     let mut nodes = [(); 3].map(|()| Node::to_be_started(&[], &["--durability", "quorum"]));
     let relays = nodes
@@ -452,7 +456,8 @@ fn three_behind_relays(drifts_ppm: [Option<&'static str>; 3]) -> ([Node; 3], [Re
     (nodes, relays)
 }
 
-/// What is sent to one node, or to both others, gets nowhere, one way or both ways, with or without an end of the connections; or late.
+/// Partitions a node: traffic to it, or to both other nodes, is lost in one direction or both, with
+/// or without an end of the connections; or it is delayed.
 fn part(relays: &[Relay; 3], random: &mut Prng) {
     let at = random.index(3);
     match random.below(6) {
@@ -478,7 +483,7 @@ pub(crate) fn mend(relays: &[Relay]) {
     }
 }
 
-/// What was held comes late, from a node that was the primary then.
+/// Held traffic is delivered late, from a node that was the primary at that time.
 #[test]
 fn one_order_explains_what_is_shown_over_partitions() {
     let (mut nodes, relays) = three_behind_relays([None; 3]);
@@ -499,7 +504,7 @@ fn one_order_explains_what_is_shown_over_partitions() {
 #[test]
 fn one_order_explains_what_clients_see_over_moves_of_slots() {
     let mut nodes = three_primaries_with(&["--durability", "quorum"]);
-    // Half of the slots have so much that they are moved by a copy of them.
+    // Half of the slots have so much data that they are moved by a copy.
     for number in (0..KEYS).step_by(2) {
         let key = format!("{{{number}}}:large");
         let value = "x".repeat(LARGE_VALUE_BYTES);
@@ -529,7 +534,8 @@ fn one_order_explains_what_clients_see_over_moves_of_slots() {
     });
 }
 
-/// Replicas show the slots of their shards while those come and go, and while shards change their primaries.
+/// Replicas answer for the slots of their shards while slots move and shards change their
+/// primaries.
 #[test]
 fn one_order_explains_what_replicas_show_over_moves_of_slots() {
     over_moves_with_replicas("moves-replicas", &[]);
@@ -553,7 +559,7 @@ fn over_moves_with_replicas(name: &str, more: &[&str]) {
             }
             1 => stop_for_a_while(&nodes[at], random),
             2 => {
-                // The replica of a shard takes its office; at a primary it is refused.
+                // A replica takes the office of its shard. A primary refuses the command.
                 nodes[at].run(&["CLUSTER", "FAILOVER"]);
             }
             _ => {}
@@ -569,7 +575,7 @@ fn over_moves_with_replicas(name: &str, more: &[&str]) {
     });
 }
 
-/// Four nodes at level quorum: two shards of two copies each, which share all slots.
+/// Starts four nodes at level quorum: two shards of two copies each, which share all slots.
 fn two_shards_of_two(more: &[&str]) -> Vec<Node> {
     let level = ["--cluster-enabled", "yes", "--durability", "quorum"];
     let args = [&level[..], more].concat();
@@ -591,7 +597,7 @@ fn two_shards_of_two(more: &[&str]) -> Vec<Node> {
     nodes
 }
 
-/// Has the slots of some keys go from whoever has them to another node; how many moves were begun.
+/// Starts moves of some keys' slots from their owners to another node. Returns the number of moves.
 fn begin_moves(nodes: &[Node], random: &mut Prng) -> usize {
     let ids: Vec<String> = nodes.iter().map(Node::id).collect();
     let mut begun = 0;
@@ -610,7 +616,7 @@ fn begin_moves(nodes: &[Node], random: &mut Prng) -> usize {
             "NODE",
             to,
         ];
-        // Who does not have the slot says so.
+        // Nodes that do not own the slot refuse.
         begun += nodes
             .iter()
             .filter(|node| node.text(&move_it) == "OK")

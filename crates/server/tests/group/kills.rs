@@ -1,6 +1,8 @@
-//! The primary is killed again and again: how long until another one takes writes, and what is lost of those acknowledged.
+//! Kills the primary again and again. Measures the time until another node takes writes, and the
+//! acknowledged writes that are lost.
 //!
-//! `GROUP_KILLS` says how often; the times are printed, and are no matter for the outcome: a machine may be slow.
+//! `GROUP_KILLS` sets the number of kills. The times are printed and do not affect the result,
+//! because a machine may be slow.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -9,20 +11,21 @@ use protocol::Value;
 
 use crate::{Node, has, three_with, wait_until, writes};
 
-/// Acknowledged before each kill.
+/// Number of writes acknowledged before each kill.
 const WRITES: usize = 500;
 
-/// What came of the kills.
+/// The results of the kills.
 #[derive(Default)]
 struct Seen {
-    /// Until another node took a write.
+    /// The times until another node took a write.
     times: Vec<Duration>,
     acknowledged: usize,
-    /// Keys of acknowledged writes that the next primary does not have, with the place of the former one.
+    /// The keys of acknowledged writes that the next primary does not have, with the index of the
+    /// former primary.
     lost: Vec<(usize, String)>,
 }
 
-/// The place of the primary among nodes, once one takes a write.
+/// Waits until a node takes a write, and returns its index.
 fn primary_of(nodes: &[Node], alive: impl Fn(usize) -> bool, key: &str) -> usize {
     let all: Vec<&Node> = nodes.iter().collect();
     let mut found = None;
@@ -44,7 +47,8 @@ fn kill_again_and_again(nodes: &mut [Node; 3]) -> Seen {
         let primary = primary_of(nodes, |_| true, "first");
         let mut client = nodes[primary].client();
         let keys: Vec<String> = (0..WRITES).map(|at| format!("kept:{kill}:{at}:")).collect();
-        // All at once: the last of them are acknowledged when they are about to leave.
+        // All writes are sent at once: the last ones are acknowledged shortly before they would be
+        // sent to the replicas.
         for key in &keys {
             client.send(&["SET", key, "1"]).unwrap();
         }
@@ -85,7 +89,7 @@ impl Seen {
     }
 }
 
-/// The bytes of the files in directories of what a node gave up.
+/// Returns the bytes of the files in the directories of what a node discarded.
 pub(crate) fn given_up(node: &Node) -> Vec<u8> {
     let is_kept = |path: &Path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -109,7 +113,7 @@ fn another_takes_over_however_often_the_primary_is_killed_and_what_is_lost_is_ke
     let mut nodes = three_with(&[]);
     let mut seen = kill_again_and_again(&mut nodes);
     println!("{}", seen.told("os"));
-    // The last of them may not have left yet.
+    // The last writes may not have been sent to the replicas yet.
     assert!(seen.lost.len() < seen.acknowledged / 2);
     let given_up = nodes.each_ref().map(given_up);
     for (former, key) in &seen.lost {

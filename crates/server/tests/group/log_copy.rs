@@ -1,17 +1,17 @@
-//! Two nodes that keep data, and a witness that keeps the log (`witness-log yes`), at quorum: each of the three lost, and what only
-//! the witness has beside a primary that is gone.
+//! Tests of two nodes that keep data, and a witness that keeps the log (`witness-log yes`), at
+//! quorum. Each of the three is lost, and the witness alone has writes of a lost primary.
 
 use protocol::Value;
 
 use crate::witness::wait_for_both;
 use crate::{Node, has, wait_until, writes};
 
-/// The primary, its replica and the witness, whose copy of the log counts.
+/// Starts the primary, its replica and the witness, whose copy of the log counts.
 pub(crate) fn with_log_copy() -> [Node; 3] {
     let level = ["--durability", "quorum"];
     let first = Node::new(&[&["--cluster-group", "yes"][..], &level].concat());
     let second = Node::by_command("join", &first, &level);
-    // A log of any length would be a reason for a checkpoint, which a node without data must not make.
+    // A log of any size would trigger a checkpoint, which a node without data must not make.
     let log = ["--witness-log", "yes", "--auto-aof-rewrite-min-size", "1"];
     let witness = Node::by_command("witness", &first, &log);
     let nodes = [first, second, witness];
@@ -29,20 +29,21 @@ pub(crate) fn with_log_copy() -> [Node; 3] {
     nodes
 }
 
-/// Whether a node has said for good that it has all that it acknowledged: a full sync takes that back, until it has what is committed.
+/// Returns whether a node has recorded that it has everything that it acknowledged. A full sync
+/// revokes that until the node has everything that is committed.
 fn is_certain(node: &Node) -> bool {
     let seal = std::fs::read_to_string(node.directory.join("iolite-data/SEAL"));
     seal.is_ok_and(|seal| seal.contains("shard 0\n") && seal.contains("certain yes\n"))
 }
 
-/// Whether the group counts a copy of the log at a witness that is there.
+/// Returns whether the group counts a copy of the log at a healthy witness.
 fn keeps_log(node: &Node) -> bool {
     let rows = (0..3).map(|at| node.field(&format!("control_node{at}")));
     let is_there = |row: &String| row.contains("role=witness+log") && row.contains("health=ok");
     rows.filter(is_there).count() == 1
 }
 
-/// Both copies of the data are there, and have these keys.
+/// Waits until both copies of the data are present, and asserts that they have these keys.
 fn wait_for_keys(nodes: &[Node; 3], keys: &[String]) {
     wait_for_both(nodes);
     for key in keys {
@@ -50,7 +51,7 @@ fn wait_for_keys(nodes: &[Node; 3], keys: &[String]) {
     }
 }
 
-/// Where the log of a node begins, by its manifest.
+/// Returns the sequence at which the log of a node begins, by its manifest.
 fn log_begins(node: &Node) -> u64 {
     let path = node.directory.join("iolite-data/MANIFEST");
     let text = std::fs::read_to_string(path).unwrap();
@@ -79,7 +80,8 @@ fn the_loss_of_any_one_of_three_stops_no_write() {
     }
 }
 
-/// The replica is away while writes are answered, and comes back when the primary is gone: it has from the witness what it lacks.
+/// The replica is down while writes are answered, and returns when the primary is gone. It gets the
+/// missing writes from the witness.
 #[test]
 fn what_only_the_witness_has_beside_the_lost_primary_is_not_lost() {
     let mut nodes = with_log_copy();
@@ -105,7 +107,7 @@ fn what_only_the_witness_has_beside_the_lost_primary_is_not_lost() {
         "{}",
         nodes[1].log()
     );
-    // The former primary comes back, and the witness keeps its log over a restart.
+    // The former primary returns, and the witness keeps its log over a restart.
     nodes[2].kill();
     nodes[2].start();
     nodes[0].start();
@@ -115,7 +117,8 @@ fn what_only_the_witness_has_beside_the_lost_primary_is_not_lost() {
     wait_until("written once more", &left, || writes(&nodes[0], "last"));
 }
 
-/// Nobody knows whether the primary had answered for more: without it, and without the witness, the replica serves nobody.
+/// The primary may have acknowledged more. So the replica serves no client while both the primary
+/// and the witness are missing.
 #[test]
 fn a_copy_of_the_data_that_is_alone_takes_nothing() {
     let mut nodes = with_log_copy();
@@ -132,7 +135,8 @@ fn a_copy_of_the_data_that_is_alone_takes_nothing() {
     wait_for_keys(&nodes, &["two".to_owned()]);
 }
 
-/// It is no replica to anybody, has no data to show, and its log gets no longer than those of the others need.
+/// The witness is not a replica and has no data to show. Its log gets no longer than the other
+/// nodes need.
 #[test]
 fn a_witness_with_a_log_serves_nobody_and_forgets_what_all_have() {
     let nodes = with_log_copy();
@@ -153,7 +157,7 @@ fn a_witness_with_a_log_serves_nobody_and_forgets_what_all_have() {
     assert!(writes(primary, "after"));
 }
 
-/// It is the only one that has what was acknowledged while the replica was away, beside the primary.
+/// Besides the primary, only the witness has what was acknowledged while the replica was down.
 #[test]
 fn a_witness_keeps_its_log_over_restarts() {
     let mut nodes = with_log_copy();
@@ -173,17 +177,17 @@ fn a_witness_keeps_its_log_over_restarts() {
     }
 }
 
-/// Whether a node ends at its start, and says why.
+/// Asserts that a node ends at its start and reports the reason.
 fn is_refused(node: &mut Node, reason: &str) {
     let told = node.try_start().err().map(|error| error.to_string());
-    // It may answer before it ends.
+    // The node may answer before it ends.
     wait_until("refused", &[node], || {
         let is_told = told.as_ref().is_some_and(|told| told.contains(reason));
         is_told || node.log().contains(reason)
     });
 }
 
-/// A log that was never applied looks like that of a server with little data.
+/// A log that was never applied looks like the log of a server with little data.
 #[test]
 fn a_directory_with_a_log_alone_is_not_taken_for_one_with_data_or_the_other_way_round() {
     let mut nodes = with_log_copy();

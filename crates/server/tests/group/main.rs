@@ -1,4 +1,5 @@
-//! Control groups of real processes: they form, fail over when the primary is killed, and come back by themselves.
+//! Tests of control groups of real processes: they form, fail over when the primary is killed, and
+//! recover by themselves.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
@@ -52,11 +53,11 @@ mod users;
 mod versions;
 mod witness;
 
-/// What is known of one another.
+/// The secret that the nodes share.
 const SECRET: &str = "a secret of the group";
-/// Long: a busy machine fails nothing.
+/// Long enough that a busy machine causes no failure.
 const WAIT: Duration = Duration::from_secs(90);
-/// A node is the primary no more so often at most, while it is asked one thing.
+/// Maximum number of times that one request is retried because the node lost its office.
 const TRIES_MAX: usize = 2;
 
 /// A node whose files outlive its process.
@@ -64,10 +65,10 @@ pub(crate) struct Node {
     directory: TemporaryDirectory,
     port: u16,
     link_port: u16,
-    /// The command that starts it; none where options do.
+    /// The command that starts the node; empty if options start it.
     words: Vec<String>,
     args: Vec<String>,
-    /// How fast its clocks go, where it is built so that they can: parts in a million.
+    /// The drift of its clocks in parts per million, if the server is built with that feature.
     drift_ppm: Option<&'static str>,
     server: Option<Server>,
 }
@@ -77,7 +78,7 @@ impl Node {
         Self::started_by(&[], args)
     }
 
-    /// One that `iolite cluster COMMAND` starts, as a node of the group of another one.
+    /// Starts a node with `iolite cluster COMMAND`, as a member of the group of another node.
     pub(crate) fn by_command(command: &str, other: &Self, args: &[&str]) -> Self {
         let place = format!("127.0.0.1:{}@{}", other.port, other.link_port);
         Self::started_by(&["cluster", command, &place], args)
@@ -89,7 +90,7 @@ impl Node {
         node
     }
 
-    /// One that is not there yet, whose directory is.
+    /// Returns a node that is not running, but has its directory.
     pub(crate) fn to_be_started(words: &[&str], args: &[&str]) -> Self {
         Self {
             directory: TemporaryDirectory::new("group").unwrap(),
@@ -102,12 +103,12 @@ impl Node {
         }
     }
 
-    /// The first of a group.
+    /// Starts the first node of a group.
     pub(crate) fn first() -> Self {
         Self::new(&["--cluster-group", "yes"])
     }
 
-    /// One more of the group of another one.
+    /// Starts another node of the group of `other`.
     pub(crate) fn joining(other: &Self, more: &[&str]) -> Self {
         let place = format!("127.0.0.1:{}@{}", other.port, other.link_port);
         let mut args = vec!["--join", &place];
@@ -119,7 +120,7 @@ impl Node {
         self.try_start().unwrap();
     }
 
-    /// Starts it; the error has its log.
+    /// Starts the node. The error contains its log.
     pub(crate) fn try_start(&mut self) -> std::io::Result<()> {
         let directory = self.directory.join("");
         let (port, link_port) = (self.port.to_string(), self.link_port.to_string());
@@ -145,12 +146,12 @@ impl Node {
         Ok(())
     }
 
-    /// Ends the process as kill -9 does.
+    /// Kills the process as kill -9 does.
     pub(crate) fn kill(&mut self) {
         self.server = None;
     }
 
-    /// Has the server shut down (SIGTERM), and waits until it has; its log.
+    /// Shuts the server down (SIGTERM), waits for its end, and returns its log.
     pub(crate) fn stop(&mut self) -> String {
         self.signal("-TERM");
         let mut server = self.server.take().unwrap();
@@ -162,12 +163,12 @@ impl Node {
         server.log()
     }
 
-    /// Where its clients are, as the group calls it.
+    /// Returns the address of its clients' port, as the group names it.
     pub(crate) fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Sends the process a signal: `-STOP` has it stand still, `-CONT` go on.
+    /// Sends the process a signal: `-STOP` pauses it, `-CONT` continues it.
     pub(crate) fn signal(&self, name: &str) {
         self.server.as_ref().unwrap().signal(name);
     }
@@ -180,7 +181,8 @@ impl Node {
         self.server.as_ref().unwrap().client().unwrap()
     }
 
-    /// The reply to a request. Where the connection ends before, because the node is the primary no more, it is sent anew.
+    /// Returns the reply to a request. If the connection ends first because the node lost its
+    /// office, the request is sent again.
     pub(crate) fn run(&self, words: &[&str]) -> Value {
         let mut tries = 0;
         loop {
@@ -218,7 +220,7 @@ impl Node {
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition is true.
 pub(crate) fn wait_until(what: &str, nodes: &[&Node], mut is_so: impl FnMut() -> bool) {
     let patience = Patience::of(WAIT);
     while !is_so() {
@@ -230,12 +232,12 @@ pub(crate) fn wait_until(what: &str, nodes: &[&Node], mut is_so: impl FnMut() ->
     }
 }
 
-/// Writes a key where that is taken; whether it was.
+/// Writes a key. Returns whether the write was taken.
 pub(crate) fn writes(node: &Node, key: &str) -> bool {
     sets(node, key, "1")
 }
 
-/// The same with a value.
+/// As [`writes`], with a value.
 pub(crate) fn sets(node: &Node, key: &str, value: &str) -> bool {
     let written = node.client().command(&["SET", key, value]);
     written.is_ok_and(|reply| reply == Value::Simple(b"OK".to_vec()))
@@ -250,27 +252,29 @@ fn count_in_logs(nodes: &[&Node], what: &str) -> usize {
     logs.map(|log| log.matches(what).count()).sum()
 }
 
-/// How many changes of who has a copy of the data have ended.
+/// Returns how many changes of the set of data copies have ended.
 pub(crate) fn changes_ended(nodes: &[&Node]) -> usize {
     count_in_logs(nodes, "ends a change of who has a copy")
 }
 
-/// Waits until the group counts a copy of the data at each of these nodes, of which the first began alone: before, what is
-/// written at quorum needs one that may be about to be lost. The leader of the moment says so in its log.
+/// Waits until the group counts a copy of the data at each of these nodes, of which the first began
+/// alone. Before that, a write at quorum may need a copy that is about to be lost. The current
+/// leader logs it.
 pub(crate) fn wait_for_copies(nodes: &[&Node]) {
     wait_until("a copy each", nodes, || {
-        // One more of an even number is counted at once, and one more of an odd number once that change has ended.
+        // A copy that follows an even number is counted at once; one that follows an odd number is
+        // counted when that change has ended.
         count_in_logs(nodes, "gives node ") + 1 >= nodes.len()
             && changes_ended(nodes) >= nodes.len() / 2
     });
 }
 
-/// Three nodes, the first of which is the primary; the others have what it has.
+/// Starts three nodes, the first of which is the primary. The others have its data.
 pub(crate) fn three() -> [Node; 3] {
     three_with(&[])
 }
 
-/// The same, of servers with some more arguments.
+/// As [`three`], with additional server arguments.
 pub(crate) fn three_with(more: &[&str]) -> [Node; 3] {
     joined_by_two(
         Node::new(&[&["--cluster-group", "yes"], more].concat()),
@@ -278,13 +282,13 @@ pub(crate) fn three_with(more: &[&str]) -> [Node; 3] {
     )
 }
 
-/// The same of a first node that has begun a group.
+/// As [`three_with`], with a first node that has already formed a group.
 pub(crate) fn joined_by_two(first: Node, more: &[&str]) -> [Node; 3] {
     let [second, third] = [Node::joining(&first, more), Node::joining(&first, more)];
     joined([first, second, third])
 }
 
-/// Three nodes that have been started as one group, once that is whole.
+/// Waits until three nodes that were started as one group are complete.
 pub(crate) fn joined(nodes: [Node; 3]) -> [Node; 3] {
     let all: Vec<&Node> = nodes.iter().collect();
     wait_until("three voters", &all, || {

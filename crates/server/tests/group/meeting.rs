@@ -1,4 +1,5 @@
-//! Nodes that meet each other at the same moment are one cluster, and all are told so.
+//! Tests of nodes that meet each other at the same moment: they form one cluster, and each command
+//! gets the reply OK.
 
 use std::sync::Barrier;
 
@@ -17,7 +18,7 @@ fn two_that_meet_each_other_at_once_are_one_cluster() {
     }
 }
 
-/// Pairs begin clusters of their own, and those become one.
+/// Pairs form clusters of their own, which merge into one.
 #[test]
 fn nodes_that_meet_in_a_ring_at_once_are_one_cluster() {
     let nodes = sharing_slots(6);
@@ -35,7 +36,7 @@ fn nodes_that_all_meet_each_other_at_once_are_one_cluster() {
     assert_one(&nodes);
 }
 
-/// What `CLUSTER MEET` of two nodes of two clusters does that began a moment ago, whichever has the lower name.
+/// `CLUSTER MEET` between two nodes of two new clusters, whichever has the lower name.
 #[test]
 fn two_clusters_that_have_just_begun_become_one() {
     let nodes = sharing_slots(5);
@@ -46,7 +47,7 @@ fn two_clusters_that_have_just_begun_become_one() {
     assert_one(&nodes);
 }
 
-/// As where each primary gets its replica before the primaries meet.
+/// The same happens if each primary gets its replica before the primaries meet.
 #[test]
 fn two_clusters_that_have_replicas_become_one_that_has_them() {
     let primaries = sharing_slots(3);
@@ -71,7 +72,7 @@ fn two_clusters_that_have_replicas_become_one_that_has_them() {
     }
 }
 
-/// The hash slots of one of so many nodes.
+/// Returns the hash slots of node `at` of `count` nodes.
 fn share(at: u16, count: u16) -> (u16, u16) {
     let each = (LAST_SLOT + 1) / count;
     let last = match at + 1 == count {
@@ -81,14 +82,14 @@ fn share(at: u16, count: u16) -> (u16, u16) {
     (at * each, last)
 }
 
-/// A key whose hash slot is one of these.
+/// Returns a key in one of these hash slots.
 fn key_of((first, last): (u16, u16)) -> String {
     let mut keys = (0..).map(|number: u32| format!("key:{number}"));
     let is_there = |key: &String| (first..=last).contains(&hash_slot::of(key.as_bytes()));
     keys.find(is_there).unwrap()
 }
 
-/// Nodes by themselves that share all hash slots, each with a key of its own.
+/// Starts separate nodes that share all hash slots, each with a key of its own.
 fn sharing_slots(count: u16) -> Vec<Node> {
     let nodes: Vec<Node> = (0..count).map(|_| Node::by_itself()).collect();
     for (at, node) in (0..).zip(&nodes) {
@@ -101,7 +102,7 @@ fn sharing_slots(count: u16) -> Vec<Node> {
     nodes
 }
 
-/// Has each of these pairs meet, all at once; all are told that it is done.
+/// Lets all these pairs meet at once. Each command must return OK.
 fn meet_at_once(nodes: &[Node], pairs: &[(usize, usize)]) {
     let start = Barrier::new(pairs.len());
     let meet = |(one, other): (usize, usize)| {
@@ -119,13 +120,14 @@ fn meet_at_once(nodes: &[Node], pairs: &[(usize, usize)]) {
     assert!(told.iter().all(|told| told == "OK"), "{told:?}\n{logs}");
 }
 
-/// All are of one cluster, which has all hash slots, and all keys where they were.
+/// Asserts that all nodes form one cluster with all hash slots, and that all keys are where they
+/// were.
 fn assert_one(nodes: &[Node]) {
     let all: Vec<&Node> = nodes.iter().collect();
     assert_one_of(nodes, &all);
 }
 
-/// The same where all are more than the primaries.
+/// As [`assert_one`], if there are more nodes than the primaries.
 fn assert_one_of(nodes: &[Node], all: &[&Node]) {
     wait_for_agreement(all, all.len());
     let count = u16::try_from(nodes.len()).unwrap();

@@ -1,4 +1,5 @@
-//! Messages of PUBLISH in a group that is no cluster: those of the primary reach subscribers at its replicas.
+//! Tests of PUBLISH in a group that is not a cluster: messages published at the primary reach
+//! subscribers at its replicas.
 
 use protocol::Value;
 

@@ -1,11 +1,11 @@
-//! A node that is left in a minority says so, whoever led the cluster.
+//! Tests that a node in a minority reports it, whichever node led the cluster.
 
 use protocol::Value;
 
 use super::clusters::three_primaries;
 use super::{Node, wait_until};
 
-/// Who leads, as a node knows; nothing for nobody.
+/// Returns the leader, as a node knows it; empty for none.
 fn leader(node: &Node) -> String {
     let info = node.text(&["CLUSTER", "INFO"]);
     let mut lines = info.lines();
@@ -13,7 +13,8 @@ fn leader(node: &Node) -> String {
     leader.unwrap().to_owned()
 }
 
-/// Whoever followed a leader that is lost with the majority is named it by Raft still: nobody else was elected.
+/// Raft still names the lost leader to a node that followed it, because no other leader was
+/// elected.
 #[test]
 fn a_follower_whose_leader_is_lost_with_the_majority_says_that_the_cluster_is_down() {
     let mut nodes = three_primaries();

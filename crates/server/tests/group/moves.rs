@@ -1,11 +1,11 @@
-//! What becomes of clients whose slots move away, and of a move that the target has no memory for.
+//! Tests of clients whose slots move away, and of a move for which the target has no memory.
 
 use protocol::Value;
 
 use super::clusters::{LAST_SLOT, wait_for_agreement};
 use super::{Node, wait_until};
 
-/// Two nodes in one cluster; the first has all slots.
+/// Starts two nodes in one cluster. The first has all slots.
 fn two() -> [Node; 2] {
     let nodes = [Node::by_itself(), Node::by_itself()];
     let [a, b] = &nodes;
@@ -38,7 +38,7 @@ fn give_all(from: &Node, to: &Node) {
     });
 }
 
-/// A field of the last move that this node lists.
+/// Returns a field of the last move that this node lists.
 fn last_move(node: &Node, field: &str) -> String {
     let Value::Array(moves) = node.run(&["CLUSTER", "GETSLOTMIGRATIONS"]) else {
         panic!("no moves");
@@ -83,7 +83,8 @@ fn a_transaction_whose_slot_has_moved_is_not_run() {
         "{told}"
     );
     assert_eq!(b.text(&["GET", "k"]), "before");
-    // It was another's meanwhile: nobody here knows what was done to the key there.
+    // The slot belonged to another node meanwhile: this node does not know what happened to the key
+    // there.
     assert_eq!(b.text(&["SET", "k", "there"]), "OK");
     give_all(b, a);
     assert_eq!(ask(&mut watching, "MULTI"), ok);

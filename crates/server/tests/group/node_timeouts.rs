@@ -1,4 +1,5 @@
-//! `cluster-node-timeout` is changed for all nodes while they run, up and down, under load, with primaries that are killed.
+//! Tests of changing `cluster-node-timeout` for all running nodes, up and down, under load, with
+//! primaries that are killed.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +31,7 @@ fn primary_among(nodes: &[&Node], key: &str) -> usize {
     found.unwrap()
 }
 
-/// Writes at the primary while `act` goes on; the keys that were acknowledged.
+/// Writes at the primary while `act` runs. Returns the acknowledged keys.
 fn while_it_writes(primary: &Node, name: &str, act: impl FnOnce()) -> Vec<String> {
     let (is_over, written) = (AtomicBool::new(false), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
@@ -39,7 +40,7 @@ fn while_it_writes(primary: &Node, name: &str, act: impl FnOnce()) -> Vec<String
             for number in 0.. {
                 let key = format!("{name}:{number}");
                 let told = client.command(&["SET", &key, "1"]);
-                // Nothing that is changed has it give its office up.
+                // No change of the timeout makes the primary give up its office.
                 assert_eq!(told.unwrap(), Value::Simple(b"OK".to_vec()));
                 written.lock().unwrap().push(key);
                 if is_over.load(Ordering::Relaxed) {
@@ -74,7 +75,7 @@ fn the_node_timeout_changes_under_load_and_nothing_is_lost_by_a_kill_after_it() 
         nodes[primary].kill();
         let left = [&nodes[(primary + 1) % 3], &nodes[(primary + 2) % 3]];
         if changes == ["5000"] {
-            // As it was before it would be replaced by now.
+            // With the earlier timeout, the primary would be replaced by now.
             std::thread::sleep(Duration::from_millis(3_500));
             assert!(!left.iter().any(|node| node.is_primary()));
         }
@@ -83,10 +84,10 @@ fn the_node_timeout_changes_under_load_and_nothing_is_lost_by_a_kill_after_it() 
         nodes[primary].start();
         let all: Vec<&Node> = nodes.iter().collect();
         wait_until("it follows", &all, || nodes[primary].is_synced());
-        // Its file does not say so.
+        // The value does not come from the node's configuration file.
         assert!(is_everywhere(&all, changes.last().unwrap()));
     }
-    // Elections of the control log go on as they began.
+    // Elections of the control log keep the timing that they started with.
     let told = set(&nodes[0], "499");
     assert!(
         matches!(&told, Value::Error(text) if String::from_utf8_lossy(text).contains("500 is the least")),
@@ -94,8 +95,8 @@ fn the_node_timeout_changes_under_load_and_nothing_is_lost_by_a_kill_after_it() 
     );
 }
 
-/// Elections of the control log take too long for what is set, where files have much longer ones: nodes lead all the same. One is away
-/// while it is set.
+/// With a much longer timeout in the files, elections of the control log take too long for the
+/// value that is set. Nodes lead all the same. One node is down while the value is set.
 #[test]
 fn nodes_that_were_started_with_a_longer_node_timeout_lead_by_the_least_that_they_can() {
     let mut nodes = three_at_quorum(&[]);

@@ -1,4 +1,5 @@
-//! A node that is started anew knows the control state of its last days only, and nobody may be there who knows a newer one.
+//! Tests of a restarted node that knows only an old control state while no reachable node knows a
+//! newer one.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +10,7 @@ use protocol::Value;
 use super::clusters::{LAST_SLOT, wait_for_agreement};
 use super::{Node, has, wait_until, writes};
 
-/// Replaces what is in a directory by what is in another one.
+/// Replaces the content of a directory by that of another directory.
 fn put(from: &Path, to: &Path) {
     let _was_there = fs::remove_dir_all(to);
     fs::create_dir_all(to).unwrap();
@@ -19,7 +20,7 @@ fn put(from: &Path, to: &Path) {
     }
 }
 
-/// What it acknowledged in the shard that it is of would be gone.
+/// Otherwise the node would lose what it acknowledged in its current shard.
 #[test]
 fn who_went_over_does_not_follow_the_primary_that_it_left() {
     let [a, mut b, mut c, mut d, mut e] = [(); 5].map(|()| Node::by_itself());
@@ -30,7 +31,8 @@ fn who_went_over_does_not_follow_the_primary_that_it_left() {
     }
     wait_for_agreement(&[&a, &b, &c, &d, &e], 5);
     assert_eq!(c.text(&["CLUSTER", "REPLICATE", &a.id()]), "OK");
-    // `b` and `c` are in slots 3,300 and 7,365, of the first shard; `a` is in slot 15,495, of the second one.
+    // `b` and `c` are in slots 3,300 and 7,365, of the first shard; `a` is in slot 15,495, of the
+    // second shard.
     wait_until("a replica of the first", &[&a, &c], || {
         c.is_synced() && writes(&a, "b") && writes(&a, "c") && writes(&b, "a")
     });
@@ -52,7 +54,7 @@ fn who_went_over_does_not_follow_the_primary_that_it_left() {
     wait_until("it serves clients, though nobody leads", &[&c], || {
         matches!(c.run(&["DBSIZE"]), Value::Integer(_))
     });
-    // Longer than it takes to follow somebody.
+    // Longer than it takes to follow a primary.
     std::thread::sleep(Duration::from_secs(3));
     assert!(!c.is_synced(), "{}", c.log());
     for node in [&mut b, &mut d, &mut e] {

@@ -1,4 +1,4 @@
-//! The page about three machines is followed to the letter.
+//! Tests that the page about three machines works if it is followed literally.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,14 +8,14 @@ use testkit::client::Client;
 use testkit::patience::Patience;
 use testkit::process::{Server, ServerBuilder, TemporaryDirectory, free_port};
 
-/// A machine of the page: its ports, its directory, and the command that is run there.
+/// A machine of the page: its ports, its directory, and the command that runs there.
 struct Machine {
     directory: TemporaryDirectory,
     ports: [u16; 3],
     words: Vec<String>,
 }
 
-/// The commands of the page, by machine.
+/// Returns the commands of the page, by machine.
 fn commands() -> Vec<(String, Vec<String>)> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/deploy/group/README.md");
     let page = std::fs::read_to_string(page).unwrap();
@@ -27,7 +27,7 @@ fn commands() -> Vec<(String, Vec<String>)> {
     page.lines().filter_map(command).collect()
 }
 
-/// Machines on this one: a name stands for its ports.
+/// Returns machines that all run here: a name stands for its ports.
 fn machines() -> BTreeMap<String, Machine> {
     let ports = || [(); 3].map(|()| free_port().unwrap());
     let mut machines: BTreeMap<String, Machine> = commands()
@@ -79,7 +79,7 @@ impl Machine {
     }
 }
 
-/// A client with the password of the page.
+/// Connects a client with the password of the page.
 fn connect(port: u16) -> std::io::Result<Client> {
     let mut client = Client::connect_tcp(([127, 0, 0, 1], port).into())?;
     let answer = client.command(&["AUTH", "PASSWORD"])?;
@@ -87,7 +87,7 @@ fn connect(port: u16) -> std::io::Result<Client> {
     Ok(client)
 }
 
-/// What a server tells of replication.
+/// Returns the section `replication` of a server's INFO.
 fn info(port: u16) -> String {
     let info = connect(port).and_then(|mut client| client.command(&["INFO", "replication"]));
     match info {
@@ -96,7 +96,7 @@ fn info(port: u16) -> String {
     }
 }
 
-/// Where a node says that the primary is, in the words of the page.
+/// Returns the port of the primary according to a node, with the commands of the page.
 fn primary(machine: &Machine) -> Option<u16> {
     let [_, _, port] = machine.ports;
     let mut client = connect(port).ok()?;
@@ -142,14 +142,14 @@ fn three_machines_three_commands() {
     };
     let ok = Value::Simple(b"OK".to_vec());
     assert_eq!(set(first_port, "1").unwrap(), ok);
-    // It is lost, and another one takes its place.
+    // The primary is lost, and another node takes its place.
     drop(servers.remove(0));
     let left: Vec<&Server> = servers.iter().collect();
     wait_until("another primary", &left, || {
         let port = primary(all[1]).filter(|port| *port != first_port);
         port.is_some_and(|port| set(port, "2").is_ok_and(|told| told == ok))
     });
-    // Started with the same command, it follows.
+    // Restarted with the same command, it follows.
     let back = all[0].start();
     wait_until("it follows", &[&back, left[0], left[1]], || {
         info(first_port).contains("master_link_status:up")

@@ -1,4 +1,5 @@
-//! Reads at level quorum: at a primary that is none any more and does not know it, and at replicas.
+//! Tests of reads at level quorum: at a former primary that does not know that it was replaced, and
+//! at replicas.
 
 use protocol::Value;
 use testkit::client::Client;
@@ -7,7 +8,7 @@ use crate::{Node, sets, three_with, wait_until};
 
 const LEVEL: [&str; 2] = ["--durability", "quorum"];
 
-/// Three nodes whose replies wait for a majority; the first is the primary.
+/// Starts three nodes whose replies wait for a majority. The first is the primary.
 pub(crate) fn three_at_quorum(more: &[&str]) -> [Node; 3] {
     let nodes = three_with(&[&LEVEL[..], more].concat());
     let all: Vec<&Node> = nodes.iter().collect();
@@ -15,7 +16,7 @@ pub(crate) fn three_at_quorum(more: &[&str]) -> [Node; 3] {
     nodes
 }
 
-/// A connection that reads at level quorum.
+/// Opens a connection that reads at level quorum.
 fn reader(node: &Node) -> Client {
     let mut client = node.client();
     let reply = client.command(&["CLIENT", "DURABILITY", "QUORUM"]).unwrap();
@@ -27,8 +28,9 @@ fn value(text: &str) -> Value {
     Value::Bulk(text.as_bytes().to_vec())
 }
 
-/// The primary stands still while another one takes its place, and believes afterwards that its lease goes on: as a machine does whose
-/// clocks are stopped with it. By its lease alone it would show what is old.
+/// The primary is paused while another node takes its place, and then believes that its lease is
+/// still valid, as on a machine whose clocks were paused, too. By its lease alone it would return
+/// outdated values.
 #[test]
 fn a_primary_whose_clock_stood_still_shows_nothing_old_where_reads_are_confirmed() {
     let nodes = three_at_quorum(&["--quorum-reads", "confirm"]);
@@ -42,11 +44,11 @@ fn a_primary_whose_clock_stood_still_shows_nothing_old_where_reads_are_confirmed
         others.iter().any(|node| sets(node, "key", "1"))
     });
     std::thread::scope(|scope| {
-        // It is there when the process goes on.
+        // The request is received by the time the process continues.
         let read = scope.spawn(|| before.command(&["GET", "key"]));
         std::thread::sleep(std::time::Duration::from_millis(100));
         nodes[0].signal("-CONT");
-        // Whatever it says, and if it only ends the connection: it is not the old value.
+        // The reply may be anything, even the end of the connection, but not the old value.
         let told = read.join().unwrap();
         assert!(
             !matches!(&told, Ok(told) if *told == value("0")),
@@ -55,7 +57,7 @@ fn a_primary_whose_clock_stood_still_shows_nothing_old_where_reads_are_confirmed
     });
 }
 
-/// With two of three gone nobody confirms: the primary answers no read, and says why.
+/// With two of three nodes gone, no member confirms: the primary answers no read, and reports why.
 #[test]
 fn a_read_that_nobody_confirms_is_refused() {
     let mut nodes = three_at_quorum(&["--quorum-reads", "confirm"]);
@@ -72,7 +74,7 @@ fn a_read_that_nobody_confirms_is_refused() {
         "{}",
         String::from_utf8_lossy(&text)
     );
-    // What shows no data is answered, and so are reads again when there are two.
+    // Commands that show no data are answered. Reads are answered again when there are two nodes.
     assert_eq!(nodes[0].run(&["PING"]), Value::Simple(b"PONG".to_vec()));
     nodes[1].start();
     let all: Vec<&Node> = nodes.iter().collect();
@@ -83,7 +85,7 @@ fn a_read_that_nobody_confirms_is_refused() {
     });
 }
 
-/// One node's CONFIG SET has all nodes confirm, and reads are answered either way.
+/// CONFIG SET at one node makes all nodes confirm reads. Reads are answered with either setting.
 #[test]
 fn whether_reads_are_confirmed_is_one_directive_of_the_group() {
     let nodes = three_at_quorum(&[]);
@@ -109,7 +111,8 @@ fn whether_reads_are_confirmed_is_one_directive_of_the_group() {
     ));
 }
 
-/// What was acknowledged before a read began is seen by it, at whatever replica; by its lease or confirmed.
+/// A read at any replica sees everything that was acknowledged before the read began, by lease or
+/// confirmed.
 #[test]
 fn a_replica_shows_all_that_was_acknowledged_before() {
     let nodes = three_at_quorum(&[]);
@@ -127,7 +130,7 @@ fn a_replica_shows_all_that_was_acknowledged_before() {
             }
         }
     }
-    // Several at once, and what is no read.
+    // Several commands at once, and commands that are not reads.
     let reader = &mut readers[0];
     let several: [&[&str]; 5] = [
         &["GET", "key"],
@@ -146,12 +149,13 @@ fn a_replica_shows_all_that_was_acknowledged_before() {
     assert!(matches!(refused, Value::Error(text) if text.starts_with(b"READONLY ")));
 }
 
-/// Without a primary a replica says so in time to who reads at quorum, and shows others what it has.
+/// Without a primary, a replica reports that in time to clients that read at quorum, and shows its
+/// data to other clients.
 #[test]
 fn a_replica_without_a_primary_says_so() {
     let mut nodes = three_at_quorum(&["--replica-serve-stale-data", "yes"]);
     let mut at_quorum = reader(&nodes[1]);
-    // From here on it has that, too.
+    // From now on this replica has that write, too.
     assert_eq!(at_quorum.command(&["GET", "key"]).unwrap(), value("0"));
     nodes[0].kill();
     nodes[2].kill();

@@ -1,4 +1,5 @@
-//! A majority is gone for good: `iolite cluster recover` has a group go on with one node.
+//! Tests of a majority that is lost for good: `iolite cluster recover` lets a group continue with
+//! one node.
 
 use std::process::Command;
 
@@ -23,7 +24,7 @@ fn recover(node: &Node, more: &[&str]) -> (i32, String) {
 
 #[test]
 fn a_group_goes_on_with_one_node_and_refuses_those_of_before() {
-    // Two of three come back, and wait for the third one so long.
+    // Two of three nodes return, and wait this long for the third.
     let mut nodes = three_with(&["--cluster-recovery-wait", "2000"]);
     assert!(writes(&nodes[0], "before"));
     let all: Vec<&Node> = nodes.iter().collect();
@@ -35,7 +36,7 @@ fn a_group_goes_on_with_one_node_and_refuses_those_of_before() {
     for node in &mut nodes {
         node.kill();
     }
-    // It tells first, and changes nothing.
+    // At first the command only reports, and changes nothing.
     let (code, told) = recover(&nodes[1], &[]);
     assert_eq!(code, 1, "{told}");
     for part in [
@@ -56,7 +57,8 @@ fn a_group_goes_on_with_one_node_and_refuses_those_of_before() {
     });
     assert!(has(&nodes[1], "before"));
     assert_eq!(nodes[1].field("control_nodes"), "1");
-    // The majority of before was not gone after all: both are of another group, and neither changes anything here.
+    // The former majority returns after all. Both nodes belong to another group, and neither
+    // changes anything here.
     nodes[0].start();
     nodes[2].start();
     let [first, second, third] = &nodes;
@@ -71,7 +73,7 @@ fn a_group_goes_on_with_one_node_and_refuses_those_of_before() {
     assert!(writes(second, "still") && !has(second, "apart"));
     assert_eq!(second.field("control_nodes"), "1");
     assert!(!has(first, "alone") && !has(third, "alone"));
-    // With an empty directory a node joins the one that was recovered.
+    // With an empty directory, a node joins the recovered one.
     let fourth = Node::joining(second, &[]);
     wait_until("a replica", &[second, &fourth], || fourth.is_synced());
     assert!(has(&fourth, "alone"));

@@ -1,4 +1,5 @@
-//! `redis-cli --cluster` against clusters of real processes: it makes them, checks them, and moves what is in them.
+//! Tests of `redis-cli --cluster` with clusters of real processes: it creates them, checks them,
+//! and moves slots.
 
 use std::process::Command;
 
@@ -43,7 +44,7 @@ fn redis_cli_makes_a_cluster_checks_it_and_takes_nodes_in_and_out() {
     wait_for_agreement(&all, 6);
 }
 
-/// What `redis-cli --cluster` prints; what it asks is answered with yes.
+/// Returns the output of `redis-cli --cluster`. All its questions are answered with yes.
 fn run_redis_cli(words: &[&str]) -> String {
     let mut child = Command::new("redis-cli")
         .arg("--cluster")
@@ -80,7 +81,7 @@ fn redis_cli_fixes_calls_backs_up_and_imports() {
     let called = run_redis_cli(&["call", &first, "ping"]);
     assert_eq!(called.matches("PONG").count(), 3, "{called}");
 
-    // Slots of nobody are given to somebody.
+    // Slots without an owner get one.
     let given_up = nodes[0].text(&["CLUSTER", "DELSLOTS", "6000", "6001"]);
     assert_eq!(given_up, "OK");
     wait_until("two slots less", &all, || !nodes[0].is_ok());
@@ -90,7 +91,7 @@ fn redis_cli_fixes_calls_backs_up_and_imports() {
     let checked = run_redis_cli(&["check", &first]);
     assert!(checked.contains(covered), "{checked}");
 
-    // The keys of a server that is in no cluster come in.
+    // The keys of a server outside the cluster are imported.
     let outside = Node::new(&[]);
     for number in 0..50 {
         let key = format!("key:{number}");
@@ -110,11 +111,11 @@ fn redis_cli_fixes_calls_backs_up_and_imports() {
     let directory = testkit::process::TemporaryDirectory::new("cluster-backup").unwrap();
     let backed_up = run_redis_cli(&["backup", &first, directory.to_str().unwrap()]);
     let files = std::fs::read_dir(&*directory).unwrap();
-    // A file for each node, and what the cluster is.
+    // One file for each node, and one for the cluster.
     assert_eq!(files.count(), 4, "{backed_up}");
 }
 
-/// How many hash slots a node has, by its own words.
+/// Returns the number of hash slots that a node says it has.
 fn slots_count(node: &Node) -> u32 {
     let nodes = node.text(&["CLUSTER", "NODES"]);
     let line = nodes.lines().find(|line| line.contains("myself")).unwrap();
@@ -133,7 +134,8 @@ fn keys_count(node: &Node) -> i64 {
     }
 }
 
-/// Three primaries, the first with some slots more than it should have, and keys in all of them: four to a tag.
+/// Starts three primaries, the first with some more slots than its share, and writes keys to all of
+/// them: four per tag.
 fn three_of_unlike_size(keys: usize) -> [Node; 3] {
     let nodes = [(); 3].map(|()| Node::by_itself());
     let ends = [0, 5_661, 10_923, LAST_SLOT + 1];
@@ -159,7 +161,7 @@ fn key_of(number: usize) -> String {
     format!("key:{{{}}}:{number}", number / 4)
 }
 
-/// Every key is at one node, with its value.
+/// Asserts that every key is at one node, with its value.
 fn assert_all_there(nodes: &[&Node], keys: usize) {
     let total: i64 = nodes.iter().map(|node| keys_count(node)).sum();
     assert_eq!(total, i64::try_from(keys).unwrap());
@@ -174,7 +176,7 @@ fn assert_all_there(nodes: &[&Node], keys: usize) {
     }
 }
 
-/// Nothing that was printed tells of an error.
+/// Asserts that the output reports no error.
 fn assert_no_error(printed: &str) {
     for word in ["ERR", "rror:", "failed"] {
         assert!(!printed.contains(word), "{word} in:\n{printed}");
@@ -222,7 +224,7 @@ fn redis_cli_rebalances_and_reshards_with_data_and_takes_a_new_node_in() {
     assert_eq!(sizes(), [before[0] - 100, before[1] + 100, before[2]]);
     assert_all_there(&[a, b, c], KEYS);
 
-    // Back from all to a node that had nothing, which is another's replica until then.
+    // Slots move from all nodes to an empty node, which is a replica of another node until then.
     let d = Node::by_itself();
     let place = format!("127.0.0.1:{}@{}", d.port, d.link_port);
     assert_no_error(&run_redis_cli(&["add-node", &place, &first]));
@@ -239,7 +241,7 @@ fn redis_cli_rebalances_and_reshards_with_data_and_takes_a_new_node_in() {
     words.extend(["--cluster-slots", "90", "--cluster-yes"]);
     assert_no_error(&run_redis_cli(&words));
     wait_for_agreement(&[a, b, c, &d], 4);
-    // It takes from each its share, rounded.
+    // The node takes its share from each of the others, rounded.
     let taken = slots_count(&d);
     assert!((88..=91).contains(&taken), "{taken}");
     assert_all_there(&[a, b, c, &d], KEYS);
@@ -263,7 +265,7 @@ fn redis_cli_imports_with_copy_and_replace() {
     let first = nodes[0].address();
     let outside = Node::new(&[]);
     let from = outside.address();
-    // Half of the keys are in the cluster already, with other values.
+    // Half of the keys are already in the cluster, with other values.
     for number in KEYS / 2..KEYS + KEYS / 2 {
         assert_eq!(
             outside.text(&["SET", &key_of(number), &number.to_string()]),
@@ -288,7 +290,7 @@ fn redis_cli_imports_with_copy_and_replace() {
     assert_no_error(&imported);
     assert_all_there(&all, KEYS + KEYS / 2);
     assert_eq!(keys_count(&outside), i64::try_from(KEYS).unwrap(), "copied");
-    // Without a copy they are gone from where they were.
+    // Without the option to copy, the keys are gone from the source.
     let moved = import(&["--cluster-replace"]);
     assert_no_error(&moved);
     assert_all_there(&all, KEYS + KEYS / 2);

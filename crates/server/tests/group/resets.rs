@@ -1,10 +1,10 @@
-//! CLUSTER RESET at primaries without keys and replicas: each gives up its hash slots and leaves, one after the other. And what a
-//! node by itself does that is told to move hash slots.
+//! Tests of CLUSTER RESET at primaries without keys and at replicas: each gives up its hash slots
+//! and leaves, one after the other. Also tests commands to move hash slots at a node by itself.
 
 use super::clusters::{LAST_SLOT, three_primaries, wait_for_agreement};
 use super::{Node, wait_until};
 
-/// The names that a node knows, and what its own owns.
+/// Returns the number of nodes that a node knows, and the number of its own hash slots.
 fn known(node: &Node) -> (usize, u64) {
     let owners = node.owners();
     let info = node.text(&["CLUSTER", "INFO"]);
@@ -21,7 +21,7 @@ fn primaries_that_own_hash_slots_are_reset_and_make_a_cluster_again() {
     for round in 0..2 {
         a.text(&["SET", "foo", "bar"]);
         for node in &all {
-            // Whoever has keys stays.
+            // A node that has keys stays.
             if node.run(&["DBSIZE"]) != protocol::Value::Integer(0) {
                 let refused = node.text(&["CLUSTER", "RESET", "HARD"]);
                 assert!(refused.starts_with("ERR CLUSTER RESET can't"), "{refused}");
@@ -43,8 +43,8 @@ fn primaries_that_own_hash_slots_are_reset_and_make_a_cluster_again() {
     }
 }
 
-/// As where scripts reset node after node, primaries first. A replica takes the place of a primary, and those that are left
-/// decide without it.
+/// The same happens if scripts reset the nodes one by one, primaries first. A replica takes the
+/// place of a primary, and the remaining nodes decide without it.
 #[test]
 fn all_nodes_of_a_cluster_with_replicas_are_reset_one_after_the_other() {
     let nodes = [(); 6].map(|()| Node::by_itself());
@@ -87,7 +87,7 @@ fn all_nodes_of_a_cluster_with_replicas_are_reset_one_after_the_other() {
     }
 }
 
-/// Neither waits for the other one.
+/// Neither node waits for the other.
 #[test]
 fn a_primary_and_its_replica_are_reset_at_the_same_moment() {
     let (a, b) = (Node::by_itself(), Node::by_itself());
@@ -109,7 +109,7 @@ fn a_primary_and_its_replica_are_reset_at_the_same_moment() {
     }
 }
 
-/// Whichever of the two has the vote.
+/// The result does not depend on which of the two has the vote.
 #[test]
 fn the_one_other_node_is_forgotten_and_who_is_left_serves() {
     for is_first in [false, true] {
@@ -127,7 +127,8 @@ fn the_one_other_node_is_forgotten_and_who_is_left_serves() {
     }
 }
 
-/// The office of its own shard begins at the same time as it leaves: it is not left with one that nobody gives a lease for.
+/// The node leaves at the moment at which it takes the office of its own shard. It must not end up
+/// with an office for which no leader grants a lease.
 #[test]
 fn a_node_that_is_reset_as_soon_as_it_has_joined_serves_by_itself() {
     let (a, b) = (Node::by_itself(), Node::by_itself());
@@ -142,7 +143,7 @@ fn a_node_that_is_reset_as_soon_as_it_has_joined_serves_by_itself() {
     }
 }
 
-/// It knows no other node than itself, and Redis takes that, too.
+/// The node knows no node other than itself. Redis accepts this, too.
 #[test]
 fn a_node_by_itself_is_told_to_move_a_hash_slot_to_itself() {
     let node = Node::by_itself();
@@ -159,7 +160,8 @@ fn a_node_by_itself_is_told_to_move_a_hash_slot_to_itself() {
     assert_eq!(known(&node), (1, 2));
 }
 
-/// As where a client has each node of a cluster drop what another one is to have. Who comes later is told that nobody has them.
+/// The same happens if a client makes each node of a cluster drop the slots that another node is to
+/// have. A later command gets the reply that the slots have no owner.
 #[test]
 fn nodes_that_are_told_at_once_to_drop_hash_slots_do_so() {
     let nodes = three_primaries();

@@ -1,4 +1,4 @@
-//! What clients of Sentinels are told, over a failover.
+//! Tests of the replies to clients of Sentinels, over a failover.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use testkit::process::free_port;
 
 use crate::{Node, wait_until};
 
-/// Where the node at this port says that the primary is.
+/// Returns the port of the primary according to the node at this port.
 fn primary_port(port: u16) -> Option<u16> {
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     let mut client = Client::connect_tcp(address).ok()?;
@@ -85,7 +85,7 @@ fn clients_of_sentinels_log_in_as_users_of_the_node() {
     wait_until("the primary is known", &[&node], || {
         primary_port(port.parse().unwrap()) == Some(node.port)
     });
-    // From here on the default user has a password, and another user is there.
+    // From now on the default user has a password, and there is another user.
     let mut admin = node.client();
     for rules in [
         &["ACL", "SETUSER", "ann", "on", ">hers", "+ping"][..],

@@ -1,8 +1,10 @@
-//! Clients with Sentinel support, unmodified from their registries, follow when another node of a group is promoted.
+//! Tests of clients with Sentinel support, unmodified from their registries: they follow when
+//! another node of a group is promoted.
 //!
-//! Each program has clients that write, one key after another. It says when it is ready, is told when the primary has been
-//! lost, goes on writing with what the client does by itself about that, and reads back at last, from the primary and from
-//! a replica, what was confirmed: at quorum none of it may be lost.
+//! Each program has clients that write one key after another. It reports when it is ready, and is
+//! notified when the primary has been lost. It continues to write with the client's own handling of
+//! the loss. Finally it reads the confirmed writes from the primary and from a replica: at quorum
+//! none of them may be lost.
 
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -14,7 +16,7 @@ use crate::hand_over::three_at_quorum;
 use crate::programs::{go_program, java_program, node_with, programs, python_with};
 use crate::{Node, wait_until};
 
-/// What clients show at the ports of nodes and at those for Sentinels' clients.
+/// The password of clients at the ports of nodes and at the ports for Sentinels' clients.
 const PASSWORD: &str = "secret";
 
 /// The programs: redis-py; ioredis and node-redis; go-redis; Jedis and Lettuce.
@@ -32,7 +34,7 @@ fn all_programs() -> [Command; 4] {
     ]
 }
 
-/// A program that runs.
+/// A running program.
 struct Running {
     name: String,
     child: Child,
@@ -55,7 +57,7 @@ impl Running {
 
     fn wait_until_ready(&mut self) {
         let mut line = String::new();
-        // Maven sets colours before.
+        // Maven prints colour codes before the word.
         while !line.ends_with("ready\n") {
             let count = self.output.read_line(&mut line).unwrap();
             let name = &self.name;
@@ -63,13 +65,13 @@ impl Running {
         }
     }
 
-    /// Tells it that the primary was lost.
+    /// Notifies the program that the primary was lost.
     fn tell(&mut self) {
         let mut input = self.child.stdin.take().unwrap();
         input.write_all(b"lost\n").unwrap();
     }
 
-    /// Waits for its end, which is a good one; what it said.
+    /// Waits for its successful end, and returns its output.
     fn end(mut self, nodes: &[Node]) -> String {
         let mut said = String::new();
         self.output.read_to_string(&mut said).unwrap();
@@ -80,7 +82,7 @@ impl Running {
     }
 }
 
-/// Runs the programs while the first node, which is the primary, is lost.
+/// Runs the programs while the first node, the primary, is lost.
 #[allow(clippy::print_stdout, reason = "figures for who reads the run")]
 fn all_follow(lose: impl FnOnce(&mut [Node; 3])) {
     let commands = all_programs();
@@ -106,7 +108,7 @@ fn all_follow_when_the_primary_is_killed() {
     all_follow(|nodes| nodes[0].kill());
 }
 
-/// The former primary is there still, as a replica.
+/// The former primary still runs, as a replica.
 #[test]
 #[ignore = "needs Python, Node, Go, Maven and packages: cargo xtask test clients"]
 fn all_follow_when_the_primary_hands_over() {

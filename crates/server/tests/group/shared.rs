@@ -1,4 +1,4 @@
-//! Libraries of functions and shared directives: changed anywhere, they are the same on all nodes.
+//! Tests of function libraries and shared directives: a change at any node applies to all nodes.
 
 use protocol::Value;
 use testkit::client::{Client, Received};
@@ -30,7 +30,7 @@ fn dump(node: &Node) -> Value {
     node.run(&["FUNCTION", "DUMP"])
 }
 
-/// All libraries are the same, and what a function answers is this.
+/// Waits until all nodes have the same libraries, and a function returns this answer.
 fn wait_for(nodes: &[&Node], name: &str, answer: Option<&str>) {
     wait_until("the same libraries on all nodes", nodes, || {
         let is_so = |node: &&Node| answers(node, name).as_deref() == answer;
@@ -46,18 +46,18 @@ fn is_error(reply: &Value, text: &str) -> bool {
 fn a_function_that_is_loaded_anywhere_is_on_all_nodes() {
     let nodes = three();
     let all: Vec<&Node> = nodes.iter().collect();
-    // At a replica; answered when it is there.
+    // Loaded at a replica, which replies when the library is there.
     assert_eq!(load(&nodes[1], "f", "one"), Value::Bulk(b"f".to_vec()));
     assert_eq!(answers(&nodes[1], "f").as_deref(), Some("one"));
     wait_for(&all, "f", Some("one"));
-    // At the primary.
+    // Loaded at the primary.
     assert_eq!(load(&nodes[0], "f", "two"), Value::Bulk(b"f".to_vec()));
     wait_for(&all, "f", Some("two"));
     let again = nodes[2].run(&["FUNCTION", "LOAD", &code("f", "three")]);
     assert!(is_error(&again, "already exists"), "{again:?}");
     let wrong = nodes[2].run(&["FUNCTION", "LOAD", "#!lua name=g\nnonsense("]);
     assert!(matches!(wrong, Value::Error(_)), "{wrong:?}");
-    // What writes is refused at a replica as ever.
+    // Writes are still refused at a replica.
     assert!(is_error(&nodes[1].run(&["SET", "key", "1"]), "READONLY"));
     let Value::Bulk(payload) = dump(&nodes[0]) else {
         panic!("no payload")
@@ -68,14 +68,14 @@ fn a_function_that_is_loaded_anywhere_is_on_all_nodes() {
     let restored = client.command(&[&b"FUNCTION"[..], b"RESTORE", &payload, b"FLUSH"]);
     assert_eq!(restored.unwrap(), ok());
     wait_for(&all, "f", Some("two"));
-    // Once more: nothing changes, and nothing is doubled.
+    // Repeated: nothing changes, and nothing is duplicated.
     let restored = client.command(&[&b"FUNCTION"[..], b"RESTORE", &payload, b"REPLACE"]);
     assert_eq!(restored.unwrap(), ok());
     assert_eq!(nodes[2].run(&["FUNCTION", "FLUSH"]), ok());
     wait_for(&all, "f", None);
     assert_eq!(load(&nodes[1], "f", "last"), Value::Bulk(b"f".to_vec()));
     wait_for(&all, "f", Some("last"));
-    // Nothing that was said before comes back, and nothing is decided any more.
+    // No earlier change is applied again, and the group decides nothing more.
     let index = nodes[0].field("control_index");
     for _ in 0..50 {
         assert!(
@@ -87,7 +87,8 @@ fn a_function_that_is_loaded_anywhere_is_on_all_nodes() {
     assert_eq!(nodes[0].field("control_index"), index);
 }
 
-/// Clients of a cluster tell every primary, each of which has its own in Redis.
+/// Clients of a cluster send such commands to every primary, because in Redis each primary has its
+/// own libraries.
 #[test]
 fn a_client_that_tells_every_node_is_told_by_each_that_it_is_done() {
     let nodes = three();
@@ -161,10 +162,10 @@ fn libraries_loaded_at_several_nodes_at_a_time_are_all_kept() {
     }
 }
 
-/// What the log of the data, a full sync and a file say of libraries is older than what the group has.
+/// The libraries in the data log, in a full sync and in a file are older than those of the group.
 #[test]
 fn libraries_outlive_the_primary_a_newcomer_and_a_restart_of_all() {
-    // The newcomer is not back with them.
+    // The new node does not return together with the others.
     let mut nodes = three_with(&["--cluster-recovery-wait", "2000"]);
     assert_eq!(load(&nodes[0], "f", "old"), Value::Bulk(b"f".to_vec()));
     let users: Vec<&Node> = nodes.iter().collect();
@@ -175,7 +176,7 @@ fn libraries_outlive_the_primary_a_newcomer_and_a_restart_of_all() {
         let is_primary = |node: &&&Node| node.is_primary() && writes(node, "key");
         left.iter().find(is_primary).is_some()
     });
-    // At whichever, while the first one is away.
+    // Loaded at either node while the first one is down.
     wait_until("loaded", &left, || {
         load(left[0], "f", "new") == Value::Bulk(b"f".to_vec())
     });
@@ -194,7 +195,8 @@ fn libraries_outlive_the_primary_a_newcomer_and_a_restart_of_all() {
         "f",
         Some("new"),
     );
-    // The primary has said it to the log, too: whoever is promoted has it from either.
+    // The primary has written the library to the data log, too: a promoted node gets it from either
+    // log.
     drop(newcomer);
     for node in &mut nodes {
         node.kill();
@@ -270,16 +272,16 @@ fn a_shared_directive_is_set_on_all_nodes() {
     let all: Vec<&Node> = nodes.iter().collect();
     wait_for_directive(&all, "maxmemory-policy", "allkeys-lru");
     wait_for_directive(&all, "timeout", "3600");
-    // By an alias of old, at another node.
+    // Set by an old alias, at another node.
     assert_eq!(set(&nodes[2], &["min-slaves-max-lag", "77"]), ok());
     wait_for_directive(&all, "min-replicas-max-lag", "77");
-    // What a node has for itself.
+    // A directive that each node has for itself.
     assert_eq!(set(&nodes[0], &["maxmemory", "100mb"]), ok());
     let wrong = set(&nodes[0], &["maxmemory-policy", "nonsense"]);
     assert!(is_error(&wrong, "maxmemory-policy"), "{wrong:?}");
     assert_eq!(directive(&nodes[1], "maxmemory"), "0");
     assert_eq!(directive(&nodes[0], "timeout"), "3600");
-    // It outlives the primary, a restart, and a newcomer has it.
+    // The value survives the loss of the primary and a restart, and a new node gets it.
     nodes[0].kill();
     let left = [&nodes[1], &nodes[2]];
     wait_until("set after it", &left, || {
@@ -310,7 +312,7 @@ fn shared_and_own_directives_are_set_together_or_not_at_all() {
     wait_for_directive(&all, "maxmemory-policy", "allkeys-lru");
     let memory = || all.iter().map(|node| directive(node, "maxmemory"));
     assert_eq!(memory().collect::<Vec<_>>(), ["0", "1073741824", "0"]);
-    // A wrong value of either kind, and one that shows only when it is put into force.
+    // A wrong value of either kind, and one that fails only when it is applied.
     let index = nodes[0].field("control_index");
     for wrong in [
         &["timeout", "1", "maxmemory", "much"][..],
@@ -330,7 +332,7 @@ fn shared_and_own_directives_are_set_together_or_not_at_all() {
     wait_for_directive(&all, "timeout", "3600");
     assert_eq!(directive(&nodes[0], "maxmemory"), "0");
     assert_eq!(directive(&nodes[0], "port"), nodes[0].port.to_string());
-    // Nobody takes what is shared: nothing is set.
+    // The group cannot accept the shared directive, so nothing is set.
     nodes[1].kill();
     nodes[2].kill();
     wait_until("no majority", &[&nodes[0]], || {
@@ -349,14 +351,14 @@ fn functions_and_directives_may_stay_a_nodes_own() {
     wait_until("a replica", &all, || second.is_synced());
     assert!(is_error(&load(&second, "f", "one"), "READONLY"));
     assert_eq!(load(&first, "f", "one"), Value::Bulk(b"f".to_vec()));
-    // As data of the shard.
+    // Applied as data of the shard.
     wait_for(&all, "f", Some("one"));
     assert_eq!(first.run(&["CONFIG", "SET", "timeout", "99"]), ok());
     std::thread::sleep(std::time::Duration::from_millis(300));
     assert_eq!(directive(&second, "timeout"), "0");
 }
 
-/// What a control group without a majority decides later, or never, keeps nobody else waiting.
+/// A command that a control group without a majority decides later or never delays no other client.
 #[test]
 fn what_the_group_is_asked_without_a_majority_is_in_nobody_s_way() {
     let nodes = three();

@@ -1,4 +1,5 @@
-//! What nodes of a cluster tell of themselves and of each other, in the formats that clients read.
+//! Tests of what nodes of a cluster report about themselves and each other, in the formats that
+//! clients read.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +29,7 @@ fn unix_ms(node: &Node) -> i64 {
     }
 }
 
-/// The links of a node, each as its fields; in RESP3 as clients of it read them.
+/// Returns the links of a node, each as its fields. In RESP3 they are read as clients of RESP3 do.
 fn links(node: &Node, is_resp3: bool) -> Vec<BTreeMap<String, Value>> {
     let mut client = node.client();
     if is_resp3 {
@@ -62,7 +63,7 @@ fn links(node: &Node, is_resp3: bool) -> Vec<BTreeMap<String, Value>> {
         .collect()
 }
 
-/// The words of the line about another node.
+/// Returns the words of the line about another node.
 fn line(node: &Node, of: &str) -> Vec<String> {
     let nodes = node.text(&["CLUSTER", "NODES"]);
     let line = nodes.lines().find(|line| line.starts_with(of)).unwrap();
@@ -71,7 +72,7 @@ fn line(node: &Node, of: &str) -> Vec<String> {
 
 #[test]
 fn who_has_met_has_brought_its_hash_slots() {
-    // Nodes that agree at that moment that slots have no owner would be taken for a cluster that lacks them.
+    // If nodes agree at that moment that slots have no owner, the cluster counts as incomplete.
     for _ in 0..3 {
         let nodes = [Node::by_itself(), Node::by_itself(), Node::by_itself()];
         let [a, b, c] = &nodes;
@@ -148,7 +149,7 @@ fn links_are_listed_and_say_when_others_were_heard() {
 #[test]
 fn keys_of_slots_are_counted_where_they_are() {
     let [a, b, c] = three_primaries();
-    // 3,300 is the first node's, 7,365 the second one's.
+    // Slot 3,300 belongs to the first node, 7,365 to the second.
     for number in 0..3 {
         assert_eq!(a.text(&["SET", &format!("{{b}}{number}"), "v"]), "OK");
     }
@@ -178,7 +179,7 @@ fn keys_of_slots_are_counted_where_they_are() {
         stats(&a, &["SLOTSRANGE", "3299", "3300"]),
         [(3_299, 0), (3_300, 3)]
     );
-    // Slots of others are not this node's to tell of.
+    // This node does not report slots of other nodes.
     assert_eq!(stats(&a, &["SLOTSRANGE", "5460", "5462"]), [(5_460, 0)]);
     assert_eq!(
         stats(&b, &["ORDERBY", "KEY-COUNT", "LIMIT", "1"]),

@@ -1,16 +1,18 @@
-//! Six nodes, three shards of two copies each, that lose nodes, stand still, are parted, change offices and move hash slots, all at
-//! once and under load.
+//! Tests of six nodes, three shards of two copies each. Nodes are lost, paused and partitioned, and
+//! offices and hash slots move, all at once and under load.
 //!
 //! ```text
 //!   writers ──► whoever serves the slot ──► replica of its shard         links of nodes go by relays
 //!   watcher ──► every node: whose slots are, at which epoch
 //! ```
 //!
-//! After each fault, once the cluster is whole: each counter is what its writer knows (at level os what it has less was set aside);
-//! nothing is there twice; replicas hold what primaries do; and at no epoch two nodes had different owners for a slot.
+//! The checks run after each fault, when the cluster is complete. Each counter is what its writer
+//! knows (at level os, what is missing was set aside). No key is there twice. Replicas hold what
+//! primaries do. At no epoch did two nodes report different owners of a slot.
 //!
-//! `CLUSTER_FAULTS` says how many, `CLUSTER_FAULTS_SEED` which: a failure names its seed, and
-//! `CLUSTER_FAULTS_SEED=n CLUSTER_FAULTS=20 cargo test -p server --test group six_nodes` runs that world again.
+//! `CLUSTER_FAULTS` sets the number of faults, `CLUSTER_FAULTS_SEED` the seed. A failure names its
+//! seed, and `CLUSTER_FAULTS_SEED=n CLUSTER_FAULTS=20 cargo test -p server --test group six_nodes`
+//! runs that world again.
 
 mod ledger;
 mod watcher;
@@ -30,15 +32,15 @@ use ledger::Load;
 use watcher::Watcher;
 
 const NODES: usize = 6;
-/// The first of them begin as primaries.
+/// Number of shards: the first nodes begin as their primaries.
 const SHARDS: usize = 3;
-/// Faults of one world, after which another one begins.
+/// Number of faults in one world, after which another world begins.
 const FAULTS_A_WORLD: u64 = 20;
-/// Slots that go at once, at most.
+/// Maximum number of slots that move at once.
 const SLOTS_MAX: u64 = 1_500;
-/// Every second world has so many keys more, ...
+/// Number of additional keys in every second world.
 const BALLAST_KEYS: usize = 12_000;
-/// ... so long that more than a few hundred slots are not moved while writes wait.
+/// Length of their values: so long that no more than a few hundred slots move while writes wait.
 const BALLAST_BYTES: usize = 10_000;
 
 struct World {
@@ -47,9 +49,9 @@ struct World {
     nodes: Vec<Node>,
     relays: Vec<Relay>,
     is_quorum: bool,
-    /// Keys that are there besides counters.
+    /// Number of keys besides the counters.
     ballast: i64,
-    /// What was done, for who reads a failure.
+    /// The actions so far, for the report of a failure.
     done: Vec<String>,
 }
 
@@ -144,7 +146,7 @@ impl World {
         self.done.push(what);
     }
 
-    /// The end of the test, with all that may explain it.
+    /// Ends the test with everything that may explain the failure.
     fn fail(&self, what: &str) -> ! {
         let logs = self.nodes.iter().map(|node| {
             let log = node.log();
@@ -172,12 +174,12 @@ impl World {
         let at = self.random.index(NODES);
         match self.random.below(12) {
             0..=2 => self.kill(&[at], 2_000),
-            // The copies of one shard, as long as no copy has gone to another one.
+            // The copies of one shard, unless a copy has moved to another shard.
             3 => self.kill(&[at, (at + SHARDS) % NODES], 1_000),
             4 | 5 => self.stand_still(at),
             6 | 7 => {
                 self.note(format!("failover at {at}"));
-                // A primary refuses.
+                // A primary refuses the command.
                 self.nodes[at].text(&["CLUSTER", "FAILOVER"]);
             }
             8 | 9 => self.part(at),
@@ -208,7 +210,8 @@ impl World {
         self.nodes[at].signal("-CONT");
     }
 
-    /// What is sent to a node gets nowhere, with or without an end of the connections, or what it answers, or late.
+    /// Partitions a node: its incoming traffic is lost, with or without an end of the connections,
+    /// or its replies are lost, or traffic is delayed.
     fn part(&mut self, at: usize) {
         let kind = self.random.below(4);
         self.note(format!("part {at}, way {kind}"));
@@ -224,7 +227,7 @@ impl World {
         mend(&self.relays);
     }
 
-    /// Has slots of one node go to another one, where that has them and the other takes them.
+    /// Moves slots of one node to another, if the one has them and the other accepts them.
     fn move_slots(&mut self) {
         let first = self.random.below(u64::from(LAST_SLOT));
         let last = (first + self.random.below(SLOTS_MAX)).min(u64::from(LAST_SLOT));
@@ -246,7 +249,7 @@ impl World {
         }
     }
 
-    /// Waits until all nodes agree, each has its place, and no slots are on their way.
+    /// Waits until all nodes agree, each has its place, and no slots are moving.
     fn settle(&self) {
         let all: Vec<&Node> = self.nodes.iter().collect();
         self.until("whole again", || {
@@ -260,7 +263,7 @@ impl World {
         });
     }
 
-    /// Checks what clients were told against what is there, while nobody writes.
+    /// Compares the replies that clients got with the data, while no client writes.
     fn check(&self, load: &Load) {
         let _paused = load.pause();
         let all: Vec<&Node> = self.nodes.iter().collect();
@@ -278,7 +281,7 @@ impl World {
                 }
             }
         }
-        // Each counter is there once.
+        // Each counter exists once.
         let keys = load.counters_there(&all) + self.ballast;
         self.until("nothing is there twice", || {
             let sizes = primaries().map(|node| match node.run(&["DBSIZE"]) {
@@ -295,11 +298,11 @@ impl World {
         }
     }
 
-    /// Has a primary compare itself with its replicas.
+    /// Lets a primary compare itself with its replicas.
     fn compare_copies(&self, primary: &Node) {
         let count = |name: &str| primary.field(name).parse::<u64>().unwrap_or_default();
         self.until("copies compared", || {
-            // It refuses as long as it knows of no replica that has everything.
+            // The primary refuses until it knows a replica that has everything.
             if primary.text(&["REPLICATION", "VERIFY"]) != "OK" {
                 return false;
             }
@@ -317,7 +320,7 @@ impl World {
     }
 }
 
-/// Whether a node has slots on their way.
+/// Returns whether slots of a node are moving.
 fn moves_slots(node: &Node) -> bool {
     let Value::Array(moves) = node.run(&["CLUSTER", "GETSLOTMIGRATIONS"]) else {
         return false;

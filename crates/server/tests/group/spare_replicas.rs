@@ -1,11 +1,11 @@
-//! A shard whose last replica is gone gets one from a shard that has some to spare.
+//! Tests that a shard without replicas gets one from a shard that has enough.
 
 use protocol::Value;
 
 use super::clusters::{LAST_SLOT, wait_for_agreement};
 use super::{Node, changes_ended, has, wait_until, writes};
 
-/// Two primaries that share all slots, the first with two replicas and the second with one.
+/// Starts two primaries that share all slots, the first with two replicas and the second with one.
 fn two_and_one(args: &[&str]) -> [Node; 5] {
     let args = [&["--cluster-enabled", "yes"], args].concat();
     let nodes = [(); 5].map(|()| Node::new(&args));
@@ -41,7 +41,7 @@ fn the_last_replica_of_a_shard_is_replaced_and_keeps_its_data() {
     let [a, mut b, c, d, mut e] = two_and_one(&[]);
     // `a` is in slot 15,495, of the second shard.
     assert_eq!(b.text(&["SET", "a", "kept"]), "OK");
-    // With a barrier of two, two are not too many.
+    // With a barrier of two, the shard with two replicas gives none away.
     assert_eq!(
         a.text(&["CONFIG", "SET", "cluster-migration-barrier", "2"]),
         "OK"
@@ -56,7 +56,7 @@ fn the_last_replica_of_a_shard_is_replaced_and_keeps_its_data() {
     wait_until("missed", &all, || {
         a.text(&["CLUSTER", "NODES"]).contains("fail")
     });
-    // Longer than the group waits for it.
+    // Longer than the group waits before such a move.
     std::thread::sleep(std::time::Duration::from_secs(6));
     assert_eq!((replicas(&a), replicas(&b)), (2, 1));
     assert_eq!(
@@ -75,8 +75,9 @@ fn the_last_replica_of_a_shard_is_replaced_and_keeps_its_data() {
     });
 }
 
-/// Its shard had two copies, of which both had to have a write: none was answered until the spare one was there. What was answered
-/// before and after is on the lost one and on the new one, and the primary is not needed for it.
+/// The shard had two copies, and both had to have each write. So no write was answered until the
+/// spare replica was there. Writes answered before and after are on the lost replica and on the new
+/// one, and the primary is not needed for them.
 #[test]
 fn where_writes_wait_for_a_majority_a_spare_replica_goes_over_and_nothing_is_lost() {
     let [a, mut b, c, d, mut e] = two_and_one(&["--durability", "quorum"]);
@@ -127,7 +128,7 @@ fn where_writes_wait_for_a_majority_a_replica_goes_where_it_is_ordered_to() {
         let mut nodes = [&c, &e].into_iter().filter(|node| node.is_primary());
         nodes.any(|node| writes(node, "{a}2") && has(node, "a") && has(node, "{a}1"))
     });
-    // Three copies of which one is lost cannot spare another one.
+    // With one of three copies lost, the shard cannot give another one away.
     let replica = [&c, &e]
         .into_iter()
         .find(|node| !node.is_primary())
@@ -142,7 +143,8 @@ fn where_writes_wait_for_a_majority_a_replica_goes_where_it_is_ordered_to() {
     );
 }
 
-/// A primary at quorum with all slots, a replica that is lost then, and another one that an operator adds.
+/// Starts a primary at quorum with all slots, a replica that is then lost, and another replica that
+/// an operator adds.
 fn one_added_for_one_lost() -> [Node; 3] {
     let args = ["--cluster-enabled", "yes", "--durability", "quorum"];
     let mut nodes = [(); 3].map(|()| Node::new(&args));
@@ -158,7 +160,8 @@ fn one_added_for_one_lost() -> [Node; 3] {
     wait_until("a majority of two", &all, || {
         changes_ended(&all) > 0 && writes(&nodes[0], "a")
     });
-    // Until it knows that something is committed, an added one is not sure to have all, and counts for no promotion.
+    // Until an added replica knows that an entry is committed, it is not sure to have everything,
+    // and does not count for a promotion.
     let knows = |node: &Node, count| node.run(&["DBSIZE"]) == Value::Integer(count);
     wait_until("the first one knows", &all, || knows(&nodes[1], 1));
     nodes[1].kill();
@@ -192,7 +195,8 @@ fn of_three_one_of_which_was_added_then_the_lost_one_and_the_added_one_keep_all(
     });
 }
 
-/// What it had of its former shard counts for nothing in the other one, and its former primary has it.
+/// Its copy of the former shard counts for nothing in the other shard, and its former primary has
+/// that data.
 #[test]
 fn a_replica_is_ordered_to_a_primary_without_data_and_back() {
     let nodes = [(); 3].map(|()| Node::new(&["--cluster-enabled", "yes"]));

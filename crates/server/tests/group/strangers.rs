@@ -1,5 +1,5 @@
-//! Who does not know the secret sends what a member has sent, as it was or changed, and bytes that mean nothing, to the port of links of
-//! a live group: nothing changes, and the group goes on.
+//! Clients without the secret send to the links' port of a live group what a member has sent,
+//! unchanged or changed, and random bytes: nothing changes, and the group continues.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -10,12 +10,12 @@ use base::random::Prng;
 
 use super::{Node, three, wait_until, writes};
 
-/// So many connections; `STRANGERS` says how many in their place.
+/// Number of connections; `STRANGERS` overrides it.
 const CONNECTIONS: u64 = 400;
-/// What is kept of what a member sends.
+/// Maximum number of bytes that are kept of what a member sends.
 const BYTES_MAX: usize = 16 << 10;
 
-/// What a node that joins sends to a member, from its first byte on.
+/// Returns the bytes that a joining node sends to a member, from the first one on.
 fn sent_by_a_member(member: &Node) -> Vec<u8> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let between = listener.local_addr().unwrap().port();
@@ -45,7 +45,7 @@ fn sent_by_a_member(member: &Node) -> Vec<u8> {
     sent
 }
 
-/// What was sent, as it was, cut off, with bytes changed or put in; or anything.
+/// Returns the bytes unchanged, truncated, or with bytes changed or inserted; or random bytes.
 fn changed(sent: &[u8], random: &mut Prng) -> Vec<u8> {
     let mut bytes = sent[..random.index(sent.len()) + 1].to_vec();
     match random.below(5) {
@@ -70,7 +70,7 @@ fn changed(sent: &[u8], random: &mut Prng) -> Vec<u8> {
     bytes
 }
 
-/// What the group is; it has the same for as long as nobody changes anything.
+/// Returns the state of the group, which stays the same while no member changes anything.
 fn group_of(node: &Node) -> Vec<String> {
     let names = ["control_nodes", "control_voters", "control_index", "role"];
     let nodes = (0..3).map(|at| node.field(&format!("control_node{at}")));
@@ -99,7 +99,7 @@ fn bytes_of_who_does_not_know_the_secret_change_nothing() {
     for number in 0..connections {
         let to = &nodes[random.index(3)];
         let mut stream = TcpStream::connect(("127.0.0.1", to.link_port)).unwrap();
-        // It may have been closed before all was sent.
+        // The node may have closed the connection before everything was sent.
         let _sent = stream.write_all(&changed(&sent, &mut random));
         if number % 2 == 0 {
             let _ended = stream.shutdown(Shutdown::Write);

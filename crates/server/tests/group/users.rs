@@ -1,4 +1,4 @@
-//! Users of a group: changed anywhere, they are the same on all nodes.
+//! Tests of the users of a group: a change at any node applies to all nodes.
 
 use protocol::Value;
 
@@ -8,7 +8,7 @@ fn ok() -> Value {
     Value::Simple(b"OK".to_vec())
 }
 
-/// The line of a user, where the node has it.
+/// Returns the line of a user, if the node has it.
 fn line_of(node: &Node, user: &str) -> Option<String> {
     let Value::Array(lines) = node.run(&["ACL", "LIST"]) else {
         panic!("ACL LIST gives lines")
@@ -26,7 +26,8 @@ fn set_user(node: &Node, rules: &[&str]) -> Value {
     node.run(&words)
 }
 
-/// A user was removed while a node was down: nobody sees anything there as that user, however early it comes.
+/// A user was removed while a node was down: no client sees any data there as that user, however
+/// early it connects.
 #[test]
 fn a_node_that_is_back_serves_nobody_by_users_of_before() {
     let slow = ["--cluster-node-timeout", "10000"];
@@ -48,13 +49,13 @@ fn a_node_that_is_back_serves_nobody_by_users_of_before() {
     nodes[2].kill();
     let removed = nodes[0].run(&["ACL", "DELUSER", "alice"]);
     assert_eq!(removed, Value::Integer(1));
-    // Nobody tells it of that yet.
+    // No node can inform it of that yet.
     for node in &nodes[..2] {
         node.signal("-STOP");
     }
     nodes[2].start();
     let mut alice = nodes[2].client();
-    // It may know her still, or not know yet what it knew.
+    // The node may still know the user, or may not know its former users yet.
     let let_in = alice.command(&["AUTH", "alice", "secret"]).unwrap();
     let shown = alice.command(&["GET", "key"]);
     let is_refused = |told: &Value| matches!(told, Value::Error(_));
@@ -65,7 +66,7 @@ fn a_node_that_is_back_serves_nobody_by_users_of_before() {
     let all: Vec<&Node> = nodes.iter().collect();
     wait_until("served", &all, || crate::has(&nodes[2], "key"));
     assert_eq!(line_of(&nodes[2], "alice"), None);
-    // The connection of before is gone, or says nothing as her.
+    // The earlier connection is closed, or shows nothing to this user.
     let shown = alice.command(&["GET", "key"]);
     assert!(
         let_in != ok() || shown.as_ref().map_or(true, is_refused),
@@ -73,7 +74,7 @@ fn a_node_that_is_back_serves_nobody_by_users_of_before() {
     );
 }
 
-/// Nobody else is there: after a while it goes by what it knew.
+/// No other node runs: after a while the node uses the users that it knew.
 #[test]
 fn a_node_that_is_back_alone_serves_by_what_it_knew() {
     let mut nodes = three();
@@ -101,7 +102,7 @@ fn a_user_that_is_changed_anywhere_is_so_on_all_nodes() {
     let all: Vec<&Node> = nodes.iter().collect();
     let rules = ["alice", "on", ">secret", "~a:*", "+@read", "+auth"];
     assert_eq!(set_user(&nodes[1], &rules), ok());
-    // It is answered when it holds there.
+    // The reply is sent when the change applies at that node.
     let line = line_of(&nodes[1], "alice").unwrap();
     assert!(line.contains("~a:*") && !line.contains("secret"), "{line}");
     wait_for_user(&all, "alice");

@@ -1,4 +1,5 @@
-//! Nodes of two versions in one group: a node that says no more than level 1 of the control log stands for the older one.
+//! Tests of nodes of two versions in one group. A node limited to level 1 of the control log stands
+//! for the older version.
 
 use protocol::Value;
 
@@ -6,7 +7,7 @@ use crate::{Node, has, wait_for_copies, wait_until, writes};
 
 const OLD: [&str; 2] = ["--cluster-feature-level", "1"];
 
-/// The node is started again by the newer version, or by the older one.
+/// Restarts the node with the newer version, or with the older one.
 fn restart(node: &mut Node, is_old: bool) {
     let _log = node.stop();
     node.args.retain(|word| !OLD.contains(&word.as_str()));
@@ -30,14 +31,14 @@ fn primary_of(nodes: &[Node]) -> usize {
     nodes.iter().position(Node::is_primary).unwrap()
 }
 
-/// Writes a key wherever that is taken, and waits until all have it.
+/// Writes a key at the node that takes it, and waits until all nodes have it.
 fn write_everywhere(nodes: &[Node], key: &str) {
     let all: Vec<&Node> = nodes.iter().filter(|node| node.is_running()).collect();
     wait_until("written", &all, || all.iter().any(|node| writes(node, key)));
     wait_until("copied", &all, || all.iter().all(|node| has(node, key)));
 }
 
-/// An order whose entry is of level 2; what it is answered.
+/// Runs a command whose control entry is of level 2. Returns its reply.
 fn drain(nodes: &[Node], order: &str) -> Value {
     let row = nodes[0].field("control_node1");
     let id = row.split(',').next().unwrap();
@@ -45,7 +46,7 @@ fn drain(nodes: &[Node], order: &str) -> Value {
     nodes[0].run(&["REPLICATION", order, id])
 }
 
-/// What this version knows.
+/// Returns the highest level that this version knows.
 fn newest() -> String {
     cluster::state::FEATURE_LEVEL.to_string()
 }
@@ -58,7 +59,7 @@ fn wait_for_level(nodes: &[Node], level: &str) {
     });
 }
 
-/// Two nodes of the older version and one of the newer.
+/// Starts two nodes of the older version and one of the newer version.
 fn mixed() -> [Node; 3] {
     let first = Node::new(&[&["--cluster-group", "yes"], &OLD[..]].concat());
     let second = Node::joining(&first, &OLD);
@@ -80,7 +81,7 @@ fn a_group_of_two_versions_fails_over_and_is_upgraded_node_by_node() {
     let refused = drain(&nodes, "DRAIN");
     let is_told = |told: &Value| matches!(told, Value::Error(text) if String::from_utf8_lossy(text).contains("does not know entries of level 2 yet"));
     assert!(is_told(&refused), "{refused:?}");
-    // Whoever takes over, of whichever version: each of them once.
+    // The primary is lost twice: a node of either version may take over.
     for _ in 0..2 {
         let primary = primary_of(&nodes);
         nodes[primary].kill();
@@ -129,7 +130,7 @@ fn a_node_below_the_level_of_its_group_is_refused_with_the_reason() {
         stranger.log().contains(&why)
     });
     assert_eq!(nodes[0].field("control_nodes"), "2");
-    // A member that goes back takes no part, and is one again when it is of the newer version.
+    // A member that is downgraded takes no part, and takes part again after an upgrade.
     write_everywhere(&nodes, "before");
     restart(&mut nodes[1], true);
     let why = "it takes no part until it is started by a version that knows that";

@@ -1,5 +1,6 @@
-//! Two nodes that keep data, and a witness: each one lost, and each pair; at the levels `os` and `quorum`. The second node and
-//! the witness are started as people do: `iolite cluster join`, `iolite cluster witness`.
+//! Tests of two nodes that keep data, and a witness: each of them is lost, and each pair, at the
+//! levels `os` and `quorum`. The second node and the witness are started as operators do:
+//! `iolite cluster join`, `iolite cluster witness`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,7 +8,7 @@ use protocol::Value;
 
 use crate::{Node, has, wait_until, writes};
 
-/// The primary, its replica and a witness; all three vote, and both copies have a key.
+/// Starts the primary, its replica and a witness. All three vote, and both copies have a key.
 fn with_witness(more: &[&str]) -> [Node; 3] {
     let first = Node::new(&[&["--cluster-group", "yes"], more].concat());
     let second = Node::by_command("join", &first, more);
@@ -30,15 +31,16 @@ fn with_witness(more: &[&str]) -> [Node; 3] {
     nodes
 }
 
-/// Nobody takes a write for longer than a failover and a lease take.
+/// Asserts that the node takes no write for longer than a failover and a lease take.
 fn takes_no_write(node: &Node) {
     wait_until("writes end", &[node], || !writes(node, "alone"));
     std::thread::sleep(std::time::Duration::from_secs(4));
     assert!(!writes(node, "alone"), "{}", node.log());
 }
 
-/// Both copies are there, with a primary that takes writes and all that was written before. The replica has a write of now:
-/// one that has just started and got none yet waits 30 s for the others when these are lost.
+/// Waits until both copies are there, with a primary that takes writes and has everything written
+/// before, and a replica that has a new write. A replica that has just started and got no write yet
+/// would wait 30 s for the other nodes if these were lost.
 pub(crate) fn wait_for_both(nodes: &[Node; 3]) {
     static WAITS: AtomicU64 = AtomicU64::new(0);
     let after = format!("after:{}", WAITS.fetch_add(1, Ordering::Relaxed));
@@ -80,7 +82,8 @@ fn a_copy_that_is_alone_waits_for_the_other_one() {
     is_alone_until_one_is_back([(1, 0), (0, 1)]);
 }
 
-/// Whoever is left is no majority: it takes no write, and the first of the others to come back makes it one.
+/// The remaining node is no majority: it takes no write. The first of the other nodes to return
+/// restores the majority.
 fn is_alone_until_one_is_back(rounds: [(usize, usize); 2]) {
     let mut nodes = with_witness(&[]);
     for (alone, back) in rounds {
@@ -106,7 +109,7 @@ fn is_alone_until_one_is_back(rounds: [(usize, usize); 2]) {
     }
 }
 
-/// Both copies are lost, and come back in either order: nothing of what was written is missing.
+/// Both copies are lost, and return in either order: no write is missing.
 #[test]
 fn both_copies_come_back_in_either_order() {
     let mut nodes = with_witness(&[]);
@@ -122,8 +125,9 @@ fn both_copies_come_back_in_either_order() {
     }
 }
 
-/// At quorum both copies have to have a write: without one of them none is taken, and none that was is missing afterwards,
-/// whichever is lost. The witness has nothing that a majority of the copies could be made of.
+/// At quorum both copies must have a write. Without one of them no write is taken, and no
+/// acknowledged write is missing afterwards, whichever copy is lost. The witness holds nothing from
+/// which a majority of the copies could be formed.
 #[test]
 fn at_quorum_a_lost_copy_stops_writes_and_loses_none() {
     let mut nodes = with_witness(&["--durability", "quorum"]);
@@ -149,7 +153,8 @@ fn at_quorum_a_lost_copy_stops_writes_and_loses_none() {
     }
 }
 
-/// The copy's link is there still, and so is the lease, which the witness gives: nothing else ends the wait.
+/// The copy's link is still open, and so is the lease, which the witness grants: nothing else ends
+/// the wait.
 #[test]
 fn a_write_that_waits_for_copies_that_stand_still_is_given_up() {
     let nodes = with_witness(&["--durability", "quorum"]);
@@ -169,7 +174,7 @@ fn a_write_that_waits_for_copies_that_stand_still_is_given_up() {
     wait_for_both(&nodes);
 }
 
-/// Each pair is lost at quorum: nobody takes a write, until two copies are there again.
+/// Each pair is lost at quorum: no node takes a write until two copies are there again.
 #[test]
 fn at_quorum_a_node_that_is_alone_takes_nothing() {
     let mut nodes = with_witness(&["--durability", "quorum"]);

@@ -1,5 +1,5 @@
-//! Users of a running server: their files, what a change does to who is connected, commands by other
-//! names, and rules beside those of the oracle.
+//! Tests of the users of a running server: their files, the effect of a change on connected
+//! clients, renamed commands, and rules compared with the oracle.
 
 use std::fs;
 
@@ -65,7 +65,7 @@ fn users_are_loaded_from_their_file_and_saved_to_it() {
             client.command(&["PING"]).is_err()
         });
     }
-    // The others stay, under the rules of the file.
+    // The other clients stay, under the rules of the file.
     assert_eq!(ask(&mut alice, "PING"), "+PONG");
     assert!(ask(&mut alice, "GET a").contains("NOPERM"));
     assert_eq!(ask(&mut first, "AUTH alice q"), "+OK");
@@ -104,7 +104,7 @@ fn who_loses_its_user_or_its_channels_is_closed() {
     ask(&mut clients[1], "SUBSCRIBE b");
     ask(&mut first, "ACL SETUSER u resetchannels &b");
     assert!(clients[0].receive().unwrap().is_none());
-    // The others keep what they have.
+    // The other clients keep their rules.
     assert!(ask(&mut clients[1], "PING").contains("pong"));
     assert_eq!(ask(&mut clients[2], "PING"), "+PONG");
     assert_eq!(ask(&mut first, "ACL DELUSER u"), ":1");
@@ -158,15 +158,15 @@ fn commands_go_by_the_names_they_are_given() {
     for line in ["GET k", "get k", "FLUSHALL"] {
         assert!(ask(&mut client, line).contains("unknown command"), "{line}");
     }
-    // Rules know it by its own name.
+    // Rules refer to the command by its original name.
     ask(&mut client, "ACL SETUSER u on nopass ~* +get");
     ask(&mut client, "AUTH u x");
     assert_eq!(ask(&mut client, "FETCH k"), "\"v\"");
 }
 
-/// What this version does otherwise than the oracle, of the same command: Redis 7.2 gives two more
-/// arguments to ZRANK, takes COMMAND GETKEYS without arguments, and has WAIT block; Redis 7.0 does not
-/// look at the key of a PFMERGE without sources. REPLICAOF takes FORCE here.
+/// Returns whether this version is known to differ from the oracle in this command. Redis 7.2 gives
+/// two more arguments to ZRANK, takes COMMAND GETKEYS without arguments, and blocks in WAIT. Redis
+/// 7.0 ignores the key of a PFMERGE without sources. REPLICAOF takes FORCE here.
 fn is_known(request: &[String]) -> bool {
     let words: Vec<&str> = request.iter().map(String::as_str).collect();
     matches!(
@@ -177,7 +177,7 @@ fn is_known(request: &[String]) -> bool {
     )
 }
 
-/// Commands with the fewest arguments they take, of both servers.
+/// Returns the commands of both servers with the smallest number of arguments that they take.
 fn commands_of(client: &mut Client) -> Vec<(Vec<String>, usize)> {
     fn text(value: &Value) -> String {
         match value {
@@ -211,7 +211,7 @@ fn commands_of(client: &mut Client) -> Vec<(Vec<String>, usize)> {
     found
 }
 
-/// Pairs of a user and a request that are tried; a longer run is asked for by this variable.
+/// Returns the number of pairs of a user and a request to try. The variable sets a longer run.
 fn pairs_count() -> usize {
     let asked = std::env::var("IOLITE_ACCESS_PAIRS").ok();
     asked.and_then(|count| count.parse().ok()).unwrap_or(20_000)
@@ -326,7 +326,7 @@ impl Draw {
     }
 }
 
-/// The part of a denial that both versions word alike.
+/// Returns the part of a denial that both versions word alike.
 fn verdict(reply: &Value) -> String {
     let shown = show(reply);
     let end = shown.split_once(" has no permissions to ");

@@ -1,5 +1,5 @@
-//! Append-only files against Redis: what it logs is loaded here, what is exported here it starts from,
-//! and both hold the same then.
+//! Append-only files compared with Redis: its logs are loaded here, Redis starts from files
+//! exported here, and both then hold the same data.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::rdb_files::{self, environment, fill, iolite, run, state};
 const DIRECTORY: &str = "appendonlydir";
 const FILE: &str = "appendonly.aof";
 
-/// A directory that goes with the test.
+/// A directory that is removed after the test.
 struct Scratch(TemporaryDirectory);
 
 impl Scratch {
@@ -28,7 +28,7 @@ impl Scratch {
         Self(TemporaryDirectory::new("aof").unwrap())
     }
 
-    /// A file of these bytes as a single log.
+    /// Writes a single-file log with these bytes.
     fn single(&self, bytes: &[u8]) -> Source {
         let path = self.0.join(FILE);
         fs::write(&path, bytes).unwrap();
@@ -42,7 +42,7 @@ fn redis(args: &[&str]) -> Server {
     builder.start().unwrap()
 }
 
-/// Redis with a log that is in this directory.
+/// Starts Redis with the log in this directory.
 fn redis_over(directory: &Path) -> Server {
     redis(&["--dir", directory.to_str().unwrap()])
 }
@@ -52,7 +52,7 @@ fn find(directory: &Path) -> Source {
     found.unwrap().unwrap()
 }
 
-/// What Redis logs otherwise than it was sent, and transactions.
+/// Runs transactions, and commands that Redis logs differently from how they were sent.
 fn change(client: &mut Client) {
     for line in [
         "SELECT 2",
@@ -147,7 +147,7 @@ fn what_redis_logs_comes_back_to_it_the_same() {
         let scratch = Scratch::new();
         export(&env, &scratch.0.join(DIRECTORY));
         let after = state(&redis_over(&scratch.0));
-        // Redis itself keeps some strings in another form once it has loaded them as records.
+        // Redis itself changes the encoding of some strings after loading them from records.
         let copy = copy_of(written.directory());
         run(&mut redis_over(&copy.0).client().unwrap(), "SAVE");
         let before = state(&rdb_files::redis_over(&copy.0.join("dump.rdb")));
@@ -156,7 +156,7 @@ fn what_redis_logs_comes_back_to_it_the_same() {
     }
 }
 
-/// A copy of the log in the directory of a server.
+/// Copies the log from the directory of a server.
 fn copy_of(directory: &Path) -> Scratch {
     let copy = Scratch::new();
     fs::create_dir(copy.0.join(DIRECTORY)).unwrap();
@@ -201,7 +201,7 @@ fn encoded(lines: &[&str]) -> Vec<u8> {
     bytes
 }
 
-/// What comes of a single file of these bytes.
+/// Loads a single file with these bytes and returns the result.
 fn load_bytes(bytes: &[u8], accepts_short: bool) -> Result<Loaded, AofFault> {
     let scratch = Scratch::new();
     load(&environment(), &scratch.single(bytes), accepts_short)
@@ -253,7 +253,7 @@ fn what_is_damaged_unknown_or_out_of_place_is_refused_where_it_stands() {
     let is_it =
         matches!(flaw, Flaw::Replay(ReplayFault::NoDatabase { position, .. }) if position == at);
     assert!(is_it, "{flaw}");
-    // One that fails is noted, and those behind it are applied.
+    // A failing command is noted, and those after it are applied.
     let loaded = load_bytes(&encoded(&["SET a x", "INCR a", "SET b 1"]), false).unwrap();
     assert_eq!((loaded.replayed.commands, loaded.replayed.failed), (3, 1));
     assert_eq!(loaded.replayed.failures[0].position, at);

@@ -1,14 +1,14 @@
-//! What applications are built on, unmodified from its registries, against the built server: queues, locks,
-//! limiters, adapters. Most of it is scripts that were written for Redis.
+//! Tests of libraries for applications, unmodified from their registries, with the built server:
+//! queues, locks, limiters, adapters. Most of them are scripts that were written for Redis.
 //!
-//! As the clients' programs ([`crate::clients`]): `cargo xtask test clients` runs them.
+//! As for the clients' programs ([`crate::clients`]), `cargo xtask test clients` runs them.
 
 use std::process::Command;
 
 use crate::clients::{port, server};
 use crate::programs::{node_with, programs, python_with, run};
 
-/// What the programs for Node need.
+/// The packages that the programs for Node need.
 const NODE_PACKAGES: [&str; 8] = [
     "ioredis@6.0.0",
     "bullmq@6.7.0",
@@ -20,7 +20,7 @@ const NODE_PACKAGES: [&str; 8] = [
     "@socket.io/redis-streams-adapter@0.3.1",
 ];
 
-/// What a program says that runs in Node to a good end.
+/// Runs a program in Node to a successful end, and returns its output.
 fn node(program: &str) -> String {
     let server = server();
     let mut node = Command::new("node");
@@ -29,11 +29,11 @@ fn node(program: &str) -> String {
     run(node.current_dir(directory))
 }
 
-/// What a program says that runs in Python, with these packages, to a good end.
+/// Runs a program in Python with these packages to a successful end, and returns its output.
 fn python(program: &str, packages: &[&str]) -> String {
     let server = server();
     let mut python = Command::new(python_with(packages));
-    // Jobs are imported by their name, from a directory that is not ours to write to.
+    // Jobs are imported by their name, from a directory in which the test must not write.
     python.env("PYTHONDONTWRITEBYTECODE", "1");
     python.arg(programs().join(program)).arg(port(&server));
     run(&mut python)

@@ -1,5 +1,5 @@
-//! Commands over many elements, which run beside the workers: replies in order, one step for
-//! everybody, and the others are served meanwhile.
+//! Tests of commands over many elements, which run beside the workers: replies keep their order,
+//! each command is one step for all clients, and other clients are served meanwhile.
 
 use protocol::Value;
 use testkit::client::{Client, Received};
@@ -7,7 +7,7 @@ use testkit::process::{Server, ServerBuilder};
 
 use crate::limits::eventually;
 
-/// Members of each set: so many that nothing about all of them is done by a worker.
+/// Number of members of each set: so many that no worker processes all of them itself.
 const MEMBERS: usize = 60_000;
 
 fn start() -> Server {
@@ -23,7 +23,8 @@ fn integer(client: &mut Client, line: &str) -> i64 {
     }
 }
 
-/// Makes `key` hold the members from `first` on, by a command for whose arguments each is `part`.
+/// Fills `key` with the members from `first` on, by `command`, for which `part` makes each member's
+/// arguments.
 fn fill(client: &mut Client, command: &str, key: &str, first: usize, part: fn(usize) -> String) {
     for start in (first..first + MEMBERS).step_by(500) {
         let mut words = vec![command.to_owned(), key.to_owned()];
@@ -173,8 +174,8 @@ fn streams_are_read_aside() {
     assert_eq!(list(next()), all[..3]);
 }
 
-/// A writer moves members between two sets all the time. The union of both has the same size at
-/// every moment, be it looked at aside or here.
+/// A writer continuously moves members between two sets. The union of both has the same size at
+/// every moment, whether an offloaded command or a worker computes it.
 #[test]
 fn others_see_all_of_it_or_nothing() {
     let (server, mut client) = sets();
@@ -219,7 +220,8 @@ fn others_see_all_of_it_or_nothing() {
     assert!(moves > 0);
 }
 
-/// What looks at all keys waits for who holds some, and does not hold up the others.
+/// A command over all keys waits for the thread that holds some of them, and does not delay other
+/// clients.
 #[test]
 fn a_flush_waits_for_its_turn() {
     let (server, mut client) = sets();
@@ -245,7 +247,7 @@ fn a_flush_waits_for_its_turn() {
     assert_eq!(other.receive().unwrap().unwrap(), Value::Integer(0));
 }
 
-/// A client that leaves while its command runs is missed by nobody.
+/// A client may disconnect while its command runs.
 #[test]
 fn the_client_may_leave() {
     let (server, mut client) = sets();
@@ -258,8 +260,8 @@ fn the_client_may_leave() {
     });
 }
 
-/// Transactions run aside as a whole: long ones, and those that read much before they write. Watches
-/// hold, replies keep their order, and others see all of it or nothing.
+/// Whole transactions are offloaded: long ones, and those that read much before they write. Watches
+/// work, replies keep their order, and other clients see all of a transaction or nothing.
 #[test]
 fn transactions_run_aside_as_one_step() {
     let (server, mut client) = sets();
@@ -294,7 +296,7 @@ fn transactions_run_aside_as_one_step() {
         matches!(&replies[1], Value::Set(all) | Value::Array(all) if all.len() == MEMBERS * 3 / 2)
     );
     assert_eq!(replies[2], Value::Simple("OK".into()));
-    // Too late to be left aside.
+    // This transaction writes first, so it cannot be offloaded later.
     let writing = multi(&["SET written 2", "SUNIONSTORE c a b", "GET written"]);
     let Value::Array(replies) = exec(&mut client, &writing) else {
         panic!("no array");
@@ -317,7 +319,7 @@ fn transactions_run_aside_as_one_step() {
         let info = testkit::transcript::show(&info);
         assert!(info.contains(" multi=-1 watch=0 qbuf="), "{info}");
     }
-    // Its own change while it runs breaks no later watch.
+    // The transaction's own change during its run breaks no later watch.
     client.command(&["WATCH", "a"]).unwrap();
     let moved = multi(&["SDIFF a b", "SADD a last"]);
     assert!(matches!(exec(&mut client, &moved), Value::Array(_)));
@@ -328,8 +330,8 @@ fn transactions_run_aside_as_one_step() {
     ));
 }
 
-/// A command of one client that runs aside, and one of another that has to do with its keys, or with all.
-/// Whoever has nothing to do with either comes back many times before the first is answered.
+/// One client runs an offloaded command, and another client runs a command on its keys, or on all
+/// keys. A client that depends on neither gets many replies before the first command is answered.
 #[test]
 fn who_waits_for_a_long_command_keeps_nobody() {
     let (server, mut client) = sets();
@@ -369,7 +371,7 @@ fn who_waits_for_a_long_command_keeps_nobody() {
         let mut other = server.client().unwrap();
         others_are_served_beside(&server, &mut client, &mut other, line);
     }
-    // From another database into this one.
+    // The command moves a key from another database into this one.
     let mut elsewhere = server.client().unwrap();
     elsewhere.command(&["SELECT", "1"]).unwrap();
     for line in ["MOVE u 0", "COPY u u DB 0 REPLACE"] {
@@ -377,8 +379,8 @@ fn who_waits_for_a_long_command_keeps_nobody() {
     }
 }
 
-/// The long command is longer each time, until it is seen: a machine may be so busy that the one before was over
-/// first.
+/// Makes the long command longer each time until the effect is seen: on a busy machine, the
+/// previous command may have ended too early.
 fn others_are_served_beside(server: &Server, client: &mut Client, other: &mut Client, line: &str) {
     let mut times = 1;
     eventually(line, || {
@@ -388,8 +390,8 @@ fn others_are_served_beside(server: &Server, client: &mut Client, other: &mut Cl
     });
 }
 
-/// Whether it was seen that a third client is served while one has a long command and `other` waits for it.
-/// It is not where the long one was done first, as it may be.
+/// Returns whether a third client was served while one client ran a long command and `other` waited
+/// for it. Returns `false` if the long command ended too early, which may happen.
 fn are_served_beside(
     server: &Server,
     client: &mut Client,
@@ -401,7 +403,7 @@ fn are_served_beside(
     pinger.command(&["PING"]).unwrap();
     let long = [&["SUNIONSTORE", "u"][..], &["a", "b"].repeat(times)].concat();
     client.send(&long).unwrap();
-    // It is left aside, and begun there.
+    // The command is offloaded and begins meanwhile.
     for _ in 0..50 {
         pinger.command(&["PING"]).unwrap();
     }

@@ -1,4 +1,5 @@
-//! Commands over several keys are one step for every other client, with all workers running.
+//! Tests that commands over several keys are one step for every other client, with all workers
+//! running.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -7,7 +8,8 @@ use protocol::Value;
 use testkit::client::Client;
 use testkit::process::{Server, ServerBuilder};
 
-/// Rounds per thread: enough for many thousands of overlaps, little enough for a slow machine.
+/// Number of rounds per thread: enough for many thousands of overlaps, few enough for a slow
+/// machine.
 const ROUNDS: usize = 3_000;
 const KEYS: [&str; 5] = ["atomic:a", "atomic:b", "atomic:c", "atomic:d", "atomic:e"];
 
@@ -133,7 +135,7 @@ fn a_value_that_is_renamed_around_is_never_lost_or_doubled() {
         |client, writer, round| {
             let from = KEYS[(round + writer) % KEYS.len()];
             let to = KEYS[(round * 2 + writer + 1) % KEYS.len()];
-            // Most of these find nothing to rename, and say so.
+            // Most of these fail because there is no key to rename.
             client.command(&["RENAME", from, to]).unwrap();
         },
         |client| {

@@ -1,7 +1,8 @@
-//! The log is begun beside the workers: whatever the disk does meanwhile, the others are served.
+//! Tests that a log is begun beside the workers: whatever the disk does meanwhile, other clients
+//! are served.
 //!
-//! A disk that hangs is a FIFO under the name of a file of the log: whoever opens it waits until somebody opens its
-//! other end, and cannot read a place of it then.
+//! A hanging disk is simulated by a FIFO under the name of a file of the log: an open of it waits
+//! until its other end is opened, and then fails because a FIFO cannot be read at a position.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -35,7 +36,7 @@ struct Hanging {
 }
 
 impl Hanging {
-    /// One of so many workers.
+    /// Starts a server with this number of workers.
     fn start(workers: &str) -> Self {
         let directory = Directory::new();
         let args = ["--threads", workers, "--durability", "none"];
@@ -52,15 +53,15 @@ impl Hanging {
         }
     }
 
-    /// A client of this name.
+    /// Returns a client with this name.
     fn client(&self, name: &str) -> Client {
         let mut client = self.server.client().unwrap();
         assert_eq!(run(&mut client, &format!("CLIENT SETNAME {name}")), ok());
         client
     }
 
-    /// Lets the disk go on, with an error for who waits for it, and whoever comes as long as the end of the FIFO is
-    /// open that this gives.
+    /// Lets the disk continue, with an error for the thread that waits for it. While the returned
+    /// end of the FIFO is open, later threads get the error, too.
     fn go_on(&self) -> File {
         let patience = patience();
         let mut options = OpenOptions::new();
@@ -76,7 +77,8 @@ impl Hanging {
     }
 }
 
-/// The first new client that another worker serves than that of `client`, and those that came before it.
+/// Opens clients until one is served by another worker than `client`. Returns that client, and
+/// those opened before it.
 fn on_another_worker(client: &mut Client, new: impl Fn() -> Client) -> (Client, Vec<Client>) {
     let worker_of = |client: &mut Client| {
         let (Value::Bulk(text) | Value::Verbatim { text, .. }) = run(client, "CLIENT INFO") else {
@@ -100,7 +102,7 @@ fn on_another_worker(client: &mut Client, new: impl Fn() -> Client) -> (Client, 
     }
 }
 
-/// Sends a CONFIG SET, and comes back when the worker has seen it.
+/// Sends a CONFIG SET, and returns when the worker has seen it.
 fn send(client: &mut Client, name: &str, pair: &str, other: &mut Client) {
     let words = ["CONFIG", "SET"].into_iter().chain(pair.split(' '));
     client.send(&words.collect::<Vec<_>>()).unwrap();
@@ -158,7 +160,7 @@ fn others_are_served_and_an_error_leaves_everything_as_it_was() {
         assert!(!matches!(reply, Value::Error(_)), "{line}: {reply:?}");
     }
     fill(&mut other, 0..5);
-    // The others wait as well if they came when the first was under way.
+    // Clients that came while the first change was in progress wait as well.
     for (name, client) in &mut names[..2] {
         assert!(nothing_came(client).unwrap(), "{name}");
     }
@@ -177,7 +179,7 @@ fn others_are_served_and_an_error_leaves_everything_as_it_was() {
     fs::remove_file(&hanging.fifo).unwrap();
     assert!(!is_on(&mut other));
 
-    // And what a log has that was begun at last comes back.
+    // The content of a log that is finally begun survives a restart.
     let begun = run(&mut other, "CONFIG SET appendonly yes");
     assert_eq!(begun, ok());
     assert!(is_on(&mut other));
@@ -199,7 +201,7 @@ fn a_server_ends_while_a_log_is_being_begun() {
     let (mut own, mut other) = (hanging.client("own"), hanging.client("other"));
     send(&mut own, "own", "appendonly yes", &mut other);
     other.send(&["SHUTDOWN", "NOSAVE"]).unwrap();
-    // The worker is gone, and nobody else.
+    // Only the worker has ended.
     assert_eq!(other.receive().unwrap(), None);
     let end = hanging.go_on();
     let patience = patience();
@@ -209,7 +211,7 @@ fn a_server_ends_while_a_log_is_being_begun() {
     }
     drop(end);
     fs::remove_file(&hanging.fifo).unwrap();
-    // It leaves nothing that is in the way of the next one.
+    // The server leaves nothing that hinders the next one.
     let server = hanging.directory.server("everysec");
     let mut client = server.client().unwrap();
     fill(&mut client, 0..10);
@@ -221,7 +223,8 @@ fn a_server_ends_while_a_log_is_being_begun() {
     );
 }
 
-/// Who hears no reply cannot be answered later, but whoever wants the store for himself gets it.
+/// A client with replies off cannot be answered later, but a thread that needs the whole store
+/// still gets it.
 #[test]
 fn who_hears_nothing_begins_a_log_outside_of_the_store() {
     let hanging = Hanging::start("2");
@@ -229,13 +232,13 @@ fn who_hears_nothing_begins_a_log_outside_of_the_store() {
     let (mut other, _same) = on_another_worker(&mut own, || hanging.client("other"));
     own.send(&["CLIENT", "REPLY", "OFF"]).unwrap();
     send(&mut own, "own", "appendonly yes", &mut other);
-    // If it waited in the store, it would do so by now.
+    // If the worker waited inside the store, it would do so by now.
     std::thread::sleep(Duration::from_millis(20));
     assert_eq!(run(&mut other, "FLUSHALL"), ok());
     drop(hanging.go_on());
 }
 
-/// One step of several cannot be left to anybody.
+/// One step of a transaction cannot run on another thread.
 #[test]
 fn a_transaction_begins_a_log_by_itself() {
     let directory = Directory::new();
@@ -256,7 +259,8 @@ fn a_transaction_begins_a_log_by_itself() {
     assert_eq!(keys_count(&mut client), Value::Integer(3));
 }
 
-/// Whatever comes together, nobody waits for ever, and a log that is on in the end has everything.
+/// Whatever happens concurrently, no client waits forever, and a log that is on in the end contains
+/// everything.
 #[test]
 fn logs_are_begun_and_ended_by_many_at_once() {
     const ROUNDS: u64 = 30;
@@ -283,7 +287,8 @@ fn logs_are_begun_and_ended_by_many_at_once() {
                 let mut random = Prng::seeded(seed);
                 for _ in 0..ROUNDS {
                     for line in lines[random.index(lines.len())].split('|') {
-                        // Refused while another save goes on, or where too much comes together.
+                        // The command is refused during another save, or if too many changes
+                        // coincide.
                         run(&mut client, line);
                     }
                 }
@@ -306,7 +311,7 @@ fn logs_are_begun_and_ended_by_many_at_once() {
     assert_eq!(keys_count(&mut client), Value::Integer(40));
 }
 
-/// A change is made as a whole or not at all, and everything is kept in one place.
+/// A change is made as a whole or not at all, and all data is kept in one place.
 #[test]
 fn a_log_that_is_not_begun_leaves_everything_as_it_was() {
     let directory = Directory::new();
@@ -335,7 +340,7 @@ fn a_log_that_is_not_begun_leaves_everything_as_it_was() {
     let line = format!("CONFIG SET port {port} appendonly yes");
     assert!(matches!(run(&mut client, &line), Value::Error(_)));
     server.client().unwrap();
-    // The worker may have taken the port up meanwhile.
+    // The worker may have opened the port meanwhile.
     let patience = patience();
     while TcpStream::connect(("127.0.0.1", port)).is_ok() {
         assert!(patience.lasts(), "it goes on to listen there");
@@ -348,7 +353,7 @@ fn a_log_that_is_not_begun_leaves_everything_as_it_was() {
     assert!(log.is_dir());
 }
 
-/// Who has a log begun waits for all workers, but not for a script without end.
+/// A client that turns the log on waits for all workers, but not for an endless script.
 #[test]
 fn a_log_is_begun_beside_a_script_without_end() {
     let directory = Directory::new();
@@ -356,7 +361,7 @@ fn a_log_is_begun_beside_a_script_without_end() {
     let builder = directory.builder(&args);
     let builder = builder.args(&["--busy-reply-threshold", "1"]);
     let server = builder.start().unwrap();
-    // What changes for who tracks keys is not left to another thread.
+    // A change that affects tracking clients does not run on another thread.
     let mut late = server.client().unwrap();
     run(&mut late, "HELLO 3");
     assert_eq!(run(&mut late, "CLIENT TRACKING ON"), ok());

@@ -1,4 +1,4 @@
-//! The load generator of the binary, run against the server of the binary.
+//! Tests of the binary's load generator, with the binary's server.
 
 use std::net::SocketAddr;
 use std::process::{Command, Output, Stdio};
@@ -132,7 +132,7 @@ fn servers_take_turns_and_their_runs_make_a_page() {
     std::fs::remove_dir_all(directory).unwrap();
 }
 
-/// Waits until a process is in a state, as the system calls it (`S` while it waits).
+/// Waits until a process is in a state, as the system names it (`S` while it waits).
 fn wait_for_state(pid: u32, state: &str) {
     eventually(state, || {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
@@ -141,7 +141,8 @@ fn wait_for_state(pid: u32, state: &str) {
     });
 }
 
-/// Stopped by a terminal, and continued, while it waits for an answer: by a server that has none yet.
+/// The generator is stopped as by a terminal, and continued, while it waits for the reply of a
+/// paused server.
 #[test]
 fn who_is_stopped_and_goes_on_still_gets_its_answer() {
     let (server, _) = started();
@@ -154,7 +155,7 @@ fn who_is_stopped_and_goes_on_still_gets_its_answer() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Several times, so that it is met where it waits for the answer.
+    // Repeated, so that one stop occurs while the generator waits for the reply.
     for _ in 0..5 {
         std::thread::sleep(Duration::from_millis(20));
         wait_for_state(running.id(), "S");

@@ -1,4 +1,4 @@
-//! Clients that wait for keys, on several workers; the same schedules on Redis.
+//! Tests of clients that wait for keys, on several workers, with the same schedules on Redis.
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -12,7 +12,7 @@ use testkit::patience::Patience;
 use testkit::process::{Server, ServerBuilder};
 use testkit::transcript::show;
 
-/// How long anything may take that should happen at once.
+/// Maximum time for anything that should happen at once.
 const AT_ONCE: Duration = Duration::from_secs(120);
 
 fn start(args: &[&str]) -> Server {
@@ -20,7 +20,7 @@ fn start(args: &[&str]) -> Server {
     server.args(args).start().unwrap()
 }
 
-/// Redis and this server, or only this one where there is no Redis.
+/// Starts Redis and this server, or only this server if there is no Redis.
 fn both() -> Vec<Server> {
     let oracle = ServerBuilder::oracle().start();
     oracle.into_iter().chain([start(&[])]).collect()
@@ -42,7 +42,7 @@ fn words(line: &str) -> Vec<&str> {
     line.split(' ').collect()
 }
 
-/// A field of INFO.
+/// Returns a field of INFO.
 fn field(client: &mut Client, section: &str, name: &str) -> u64 {
     let Value::Bulk(text) = client.command(&["INFO", section]).unwrap() else {
         panic!("INFO {section} is no text");
@@ -57,7 +57,7 @@ fn until_blocked(client: &mut Client, count: u64) {
     until(client, "blocked_clients", count);
 }
 
-/// Waits until a figure of the clients has a value.
+/// Waits until a field of the clients' section has a value.
 fn until(client: &mut Client, name: &str, value: u64) {
     let patience = Patience::of(AT_ONCE);
     while field(client, "clients", name) != value {
@@ -66,7 +66,7 @@ fn until(client: &mut Client, name: &str, value: u64) {
     }
 }
 
-/// Whether so many are blocked, as somebody is told who has just come.
+/// Returns whether a new client sees this number of blocked clients.
 fn are_blocked(server: &Server, count: u64) -> bool {
     let reply = server.client().unwrap().command(&["INFO", "clients"]);
     let Ok(Value::Bulk(text)) = reply else {
@@ -75,7 +75,7 @@ fn are_blocked(server: &Server, count: u64) -> bool {
     String::from_utf8_lossy(&text).contains(&format!("\r\nblocked_clients:{count}\r\n"))
 }
 
-/// Sends a request that waits, and waits until it does.
+/// Sends a blocking request, and waits until its client is blocked.
 fn block(server: &Server, watcher: &mut Client, count: u64, line: &str) -> Client {
     let mut client = server.client().unwrap();
     send(&mut client, line);
@@ -127,7 +127,7 @@ fn a_transaction_serves_behind_its_end() {
         assert_eq!(hear(&mut one), "[\"a\", \"1\"]");
         assert_eq!(hear(&mut two), "\"2\"");
         assert_eq!(hear(&mut three), "[\"c\", \"2\"]");
-        // What comes and goes in one step was never there.
+        // An element that is added and removed in one step was never there.
         let mut four = block(&server, &mut main, 1, "BLPOP d 0");
         for line in ["MULTI", "RPUSH d 1", "DEL d", "EXEC", "RPUSH d 2"] {
             ask(&mut main, line);
@@ -232,14 +232,14 @@ fn who_waits_is_shown_and_is_not_idle() {
         assert!(list.contains("flags=b") && list.contains("cmd=blpop"));
         assert_eq!(field(&mut main, "clients", "clients_in_timeout_table"), 1);
         if server.name() != "oracle" {
-            // Newer than the oracle.
+            // These fields are newer than the oracle.
             assert_eq!(field(&mut main, "clients", "total_blocking_keys"), 3);
             let on_no_key = field(&mut main, "clients", "total_blocking_keys_on_nokey");
             assert_eq!(on_no_key, 1);
         }
         assert_eq!(ask(&mut main, "CONFIG SET timeout 1"), "+OK");
         thread::sleep(Duration::from_millis(2_500));
-        // Who asks is idle, too, and may be closed between two requests.
+        // The asking client is idle, too, and may be closed between two requests.
         let patience = Patience::of(AT_ONCE);
         while !are_blocked(&server, 2) {
             assert!(patience.lasts(), "somebody does not wait any more");
@@ -261,7 +261,7 @@ fn who_waits_is_monitored_when_it_came_and_logged_when_it_is_served() {
             }
         };
         let mut waiter = block(&server, &mut main, 1, "BLPOP k 0");
-        // For so short a time that it may be over before anybody has seen it wait.
+        // The time is so short that it may be over before any client has seen it wait.
         let mut overdue = server.client().unwrap();
         send(&mut overdue, "BLMOVE j k LEFT LEFT 0.05");
         next("\"BLPOP\" \"k\" \"0\"");
@@ -299,7 +299,7 @@ fn a_request_of_many_keys_waits_too() {
     until(&mut main, "total_blocking_keys", 10_000);
     assert_eq!(ask(&mut main, "RPUSH k7777 x"), ":1");
     assert_eq!(hear(&mut waiter), "[\"k7777\", \"x\"]");
-    // Other keys forget it behind the answer.
+    // The other keys drop the waiter after the reply.
     until(&mut main, "total_blocking_keys", 0);
     waiter.send(&request).unwrap();
     until_blocked(&mut main, 1);
@@ -308,8 +308,8 @@ fn a_request_of_many_keys_waits_too() {
     until(&mut main, "total_blocking_keys", 0);
 }
 
-/// Elements go through two queues from hand to hand, with timeouts of a millisecond and pollers in
-/// between: none is lost, none is seen twice.
+/// Elements pass through two queues, with timeouts of a millisecond and pollers in between: none is
+/// lost, none is seen twice.
 #[test]
 fn no_element_is_lost_between_workers() {
     const ELEMENTS: u64 = 4_000;
@@ -339,7 +339,7 @@ fn no_element_is_lost_between_workers() {
             let (take, done) = (&take, &done);
             scope.spawn(move || {
                 while !done.load(Ordering::Relaxed) {
-                    // The last array of BLMPOP is one of elements.
+                    // BLMPOP replies with a nested array of elements, which `take` does not read.
                     match line.starts_with("BLMPOP") {
                         true => {
                             client
@@ -379,7 +379,7 @@ fn no_element_is_lost_between_workers() {
     until(&mut main, "total_blocking_keys", 0);
 }
 
-/// Milliseconds of processor time that a process took.
+/// Returns the milliseconds of processor time that a process has used.
 fn processor_ms(server: &Server) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.pid())).unwrap();
     let fields = stat.rsplit(')').next().unwrap().split_whitespace();
@@ -391,7 +391,7 @@ fn processor_ms(server: &Server) -> u64 {
     ticks * 10
 }
 
-/// The number that a client got from a list.
+/// Returns the number that a client got from a list.
 fn heard_number(client: &mut UnixStream) -> usize {
     let mut heard = Vec::new();
     let mut byte = [0];
@@ -403,8 +403,8 @@ fn heard_number(client: &mut UnixStream) -> usize {
     text.lines().last().unwrap().parse().unwrap()
 }
 
-/// Whoever knows that a client waits, or has ended its wait, finds that in INFO at once, whichever workers
-/// the two are served by.
+/// A client that knows that another client waits, or has ended its wait, finds this in INFO at
+/// once, whichever workers serve the two.
 #[test]
 fn figures_of_those_who_wait_lag_behind_nothing() {
     for (server, is_oracle) in both().into_iter().rev().zip([false, true]) {
@@ -424,7 +424,7 @@ fn figures_of_those_who_wait_lag_behind_nothing() {
             let (wait, end, known) = waits[round % 4];
             send(client, wait);
             until_blocked(&mut other, 1);
-            // Redis 7.0 counts clients only.
+            // Redis 7.0 counts only clients.
             let keys = |other: &mut Client| {
                 ["total_blocking_keys", "total_blocking_keys_on_nokey"]
                     .map(|name| field(other, "clients", name))
@@ -441,14 +441,15 @@ fn figures_of_those_who_wait_lag_behind_nothing() {
     }
 }
 
-/// Many clients that wait cost memory and no time.
+/// Many waiting clients cost memory but no processor time.
 #[test]
 fn ten_thousand_clients_wait_at_no_cost() {
     const CLIENTS: usize = 10_000;
     const CLIENT_BYTES_MAX: u64 = 2_048;
-    // Pages that fill up and the allocator's own tables, which count where there are few clients.
+    // Memory of partly filled pages and of the allocator's own tables, which matters if there are
+    // few clients.
     const BESIDE_BYTES: u64 = 256 << 10;
-    // Where a process may open fewer files, half of them: the tests beside this one need some, too.
+    // If the process may open fewer files, half of them: concurrent tests need some, too.
     let files = base::process::raise_open_files(2 * CLIENTS as u64).unwrap();
     let count = CLIENTS.min(usize::try_from(files.now).unwrap() / 2);
     let server = start(&["--maxclients", "20000"]);
@@ -459,7 +460,7 @@ fn ten_thousand_clients_wait_at_no_cost() {
         std::io::Write::write_all(&mut client, request.as_bytes()).unwrap();
         client
     };
-    // What the server takes once is taken before it is weighed.
+    // The server makes its one-time allocations before it is measured.
     let first = count / 10;
     let mut clients: Vec<UnixStream> = (0..first).map(connect).collect();
     until_blocked(&mut main, first as u64);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
 use testkit::process::temporary_directory;
 
-/// An authority and what it signed, in files.
+/// An authority and the certificates that it signed, in files.
 pub(crate) struct Files {
     directory: PathBuf,
     issuer: Issuer<'static, KeyPair>,
@@ -27,7 +27,7 @@ impl Files {
         files
     }
 
-    /// Signs a certificate for `name`, and replaces what was there.
+    /// Signs a certificate for `name`, and replaces the previous one.
     pub(crate) fn sign(&self, name: &str) {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();

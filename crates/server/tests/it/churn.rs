@@ -1,9 +1,11 @@
-//! Clients that wait, watch, subscribe and track, and all that may happen to them meanwhile: served,
-//! unblocked, killed, gone, their keys flushed, swapped, evicted or of another type.
+//! Clients that wait, watch, subscribe and track, and everything that may happen to them meanwhile:
+//! they are served, unblocked, killed or gone, and their keys are flushed, swapped, evicted or of
+//! another type.
 //!
-//! No reply is compared here (the schedules do that). What must hold: the server lives, whoever is left
-//! is served, and in the end nothing is left behind of all who went. A few seconds;
-//! `CHURN_SECONDS` asks for more. `SERVER_BIN` may name a binary that a sanitizer has prepared.
+//! No reply is compared here (the schedules do that). The checks: the server lives, the remaining
+//! clients are served, and in the end nothing of the disconnected clients remains. The test takes a
+//! few seconds; `CHURN_SECONDS` sets a longer time. `SERVER_BIN` may name a binary built with a
+//! sanitizer.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,10 +21,10 @@ use crate::ledger::number_from;
 
 const THREADS_COUNT: u64 = 3;
 const CLIENTS_PER_THREAD: usize = 24;
-/// What must come comes within this.
+/// Maximum time for anything that must happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What clients say; a word in angle brackets is one of few.
+/// The commands of clients. A word in angle brackets stands for one of a few.
 const SAYINGS: &[&str] = &[
     "BLPOP <l> <l> <t>",
     "BRPOP <l> <t>",
@@ -84,7 +86,7 @@ const SAYINGS: &[&str] = &[
     "CONFIG SET notify-keyspace-events <none>",
 ];
 
-/// One word of a saying; ids are those of the last thousand connections.
+/// Returns one word of a command. Ids are those of the last thousand connections.
 fn word(kind: &str, random: &mut Prng, newest_id: i64) -> String {
     let few = |name: &str, random: &mut Prng| format!("{name}{}", random.below(4));
     match kind {
@@ -107,19 +109,21 @@ fn word(kind: &str, random: &mut Prng, newest_id: i64) -> String {
     }
 }
 
-/// A client that says things and does not always listen.
+/// A client that sends commands and does not always read replies.
 #[derive(Default)]
 struct Restless {
     client: Option<Client>,
-    /// What it said since it was last answered.
+    /// Number of commands since the last reply.
     unanswered: u32,
-    /// And since it came.
+    /// Number of commands since it connected.
     said: u32,
 }
 
-/// Who waits for ever is not read from, and what he says on fills his socket: he goes before that.
+/// Maximum number of unanswered commands. The server does not read from a client that waits
+/// forever, so further commands fill the client's socket: the client disconnects before that.
 const UNANSWERED_MAX: u32 = 60;
-/// Nor does anybody stay who has said so much: what comes to who waits need not be an answer.
+/// Maximum number of commands of one connection: what a waiting client receives need not be a
+/// reply.
 const SAID_MAX: u32 = 500;
 
 impl Restless {
@@ -147,7 +151,7 @@ impl Restless {
             self.said += 1;
         }
         while let Received::Value(value) = client.arrived()? {
-            // Who waits is pushed what he listens to.
+            // A waiting client also receives pushes of its subscriptions.
             if !matches!(value, Value::Push(_)) {
                 self.unanswered = 0;
             }
@@ -165,7 +169,7 @@ fn churn(server: &Server, seed: u64, duration: Duration) -> u64 {
     let patience = Patience::of(duration);
     while patience.lasts() {
         let client = &mut clients[random.index(CLIENTS_PER_THREAD)];
-        // Killed or cut off: it comes again.
+        // The client was killed or disconnected: it connects again.
         if client.step(server, &mut random, &mut newest_id).is_err() {
             *client = Restless::default();
         }
@@ -206,7 +210,7 @@ fn whoever_goes_leaves_nothing_behind() {
     everybody_is_served(&server);
 }
 
-/// Counters that are zero once all others have gone.
+/// The counters that are zero when all other clients are gone.
 const LEFT: &[&str] = &[
     "blocked_clients",
     "tracking_clients",
@@ -225,7 +229,7 @@ const LEFT: &[&str] = &[
 
 fn nothing_is_left(server: &Server) {
     let mut client = server.client().unwrap();
-    // Those who tracked are forgotten key by key.
+    // Tracking clients that are gone are removed key by key.
     client.command(&["FLUSHALL"]).unwrap();
     let patience = Patience::of(PATIENCE);
     loop {
@@ -255,11 +259,11 @@ fn figures(client: &mut Client) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Waiters of every kind, on many connections, are served by another one.
+/// Waiters of every kind, on many connections, are served by another client.
 fn everybody_is_served(server: &Server) {
     let mut feeder = server.client().unwrap();
     feeder.command(&["CLIENT", "UNPAUSE"]).unwrap();
-    // A sanitizer may need more than the limit by itself.
+    // A sanitizer alone may need more than the limit.
     feeder
         .command(&["CONFIG", "SET", "maxmemory", "0"])
         .unwrap();

@@ -1,5 +1,5 @@
-//! `iolite cli` beside `redis-cli`: the same words on the same server come to the same output, exit code and file. Where there is
-//! no `redis-cli`, what is known of it is asked alone.
+//! Compares `iolite cli` with `redis-cli`: the same words on the same server yield the same output,
+//! exit code and file. Without `redis-cli`, only `iolite cli` is tested with the known results.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Command, Output, Stdio};
@@ -14,7 +14,7 @@ fn started(words: &[&str]) -> (Server, String) {
     (server, port)
 }
 
-/// Our client, then the other one where it is there.
+/// Returns our client, then the other client if it is installed.
 fn clients(port: &str) -> Vec<Command> {
     let mut own = Command::new(iolite_program());
     own.arg("cli");
@@ -38,12 +38,13 @@ fn with_input(client: &mut Command, input: &[u8]) -> Output {
         .stderr(Stdio::piped())
         .spawn();
     let mut child = child.unwrap();
-    // Who ends early does not read all of it.
+    // A client that ends early does not read all of the input.
     let _written = child.stdin.take().unwrap().write_all(input);
     child.wait_with_output().unwrap()
 }
 
-/// Runs both with these words; what they told, which is the same but for what `shape` leaves out.
+/// Runs both clients with these words, asserts equal outputs except for what `shape` leaves out,
+/// and returns the output.
 fn same(port: &str, words: &[&str], shape: fn(&str) -> String) -> Output {
     let mut first: Option<Output> = None;
     for mut client in clients(port) {
@@ -60,7 +61,7 @@ fn same(port: &str, words: &[&str], shape: fn(&str) -> String) -> Output {
     first.unwrap()
 }
 
-/// A run of digits is one sign: counters and lengths may differ.
+/// Replaces a run of digits by one sign: counters and lengths may differ.
 fn without_numbers(text: &str) -> String {
     let mut shape = String::new();
     for letter in text.chars() {
@@ -91,7 +92,7 @@ fn a_server_that_ends_as_it_was_asked_is_no_failure() {
             }
         }
     }
-    // Who was not there to begin with is.
+    // If no server ran to begin with, the exit code is 1.
     let told = clients("1").swap_remove(0).arg("SHUTDOWN").output();
     assert_eq!(told.unwrap().status.code(), Some(1));
 }
@@ -114,7 +115,7 @@ fn lines_are_a_conversation() {
             let mut told = clients(&port).into_iter().map(|mut client| {
                 let told = with_input(client.arg(form), input.as_bytes());
                 assert_eq!(told.status.code(), Some(0), "{input:?} {told:?}");
-                // Clients have numbers, and the second one is told that the field is there.
+                // Client ids differ, and for the second client the field already exists.
                 let text = String::from_utf8(told.stdout).unwrap();
                 let text = text.replace("is no number of times", "");
                 let text = text.replace("Invalid redis-cli repeat command option value.", "0 ");
@@ -126,7 +127,7 @@ fn lines_are_a_conversation() {
             }
         }
     }
-    // A server that is not there is told of for each line, and the lines go on.
+    // A missing server is reported for each line, and the next lines are still read.
     let told = with_input(&mut clients("1")[0], b"PING\nPING\nhelp\n");
     assert_eq!(told.status.code(), Some(1));
     assert_eq!(String::from_utf8_lossy(&told.stderr).lines().count(), 2);
@@ -159,7 +160,7 @@ fn a_file_is_fetched_as_a_replica_does() {
         std::fs::write(&file, "older").unwrap();
         let told = same(&port, &[flag, path], without_numbers);
         assert!(told.status.success(), "{told:?}");
-        // The file of ours: the other client was the last to write.
+        // Our file is written again, because the other client wrote last.
         assert!(
             clients(&port)[0]
                 .args([flag, path])
@@ -172,12 +173,12 @@ fn a_file_is_fetched_as_a_replica_does() {
         let found = String::from_utf8_lossy(&checked.stdout);
         assert!(checked.status.success(), "{found}");
         assert_eq!(found.contains("1 keys"), flag == "--rdb", "{flag}: {found}");
-        // The other client leaves what marks the end of a transfer after it.
+        // The other client leaves the end mark of a transfer in its output.
         let told = clients(&port)[0].args([flag, "-"]).output().unwrap();
         assert!(told.stdout.starts_with(b"REDIS"), "{told:?}");
     }
     assert_eq!(std::fs::read_dir(directory.join("")).unwrap().count(), 1);
-    // What was there stays where nothing whole comes.
+    // The old file stays if no complete file is received.
     let (_closed, closed) = started(&["--requirepass", "x"]);
     let before = std::fs::read(&file).unwrap();
     let told = clients(&closed)[0].args(["--rdb", path]).output().unwrap();
@@ -185,7 +186,7 @@ fn a_file_is_fetched_as_a_replica_does() {
     assert_eq!(std::fs::read(&file).unwrap(), before);
 }
 
-/// Alone: the other client keeps its lines until there are many.
+/// Only our client runs: the other client buffers its lines until there are many.
 #[test]
 fn what_a_replica_is_sent_is_shown() {
     let (server, port) = started(&[]);
@@ -205,7 +206,7 @@ fn what_a_replica_is_sent_is_shown() {
     }
     client.command(&["SET", "a", "x \"y"]).unwrap();
     let mut shown = BufReader::new(child.stdout.take().unwrap());
-    // What keeps the link alive comes between.
+    // Keep-alive pings of the link come in between.
     let request = loop {
         let mut line = String::new();
         assert_ne!(shown.read_line(&mut line).unwrap(), 0);
@@ -221,7 +222,7 @@ fn what_a_replica_is_sent_is_shown() {
 
 #[test]
 fn keys_that_are_used_most_are_told() {
-    // Counters that fall with time would differ from one client to the other.
+    // Counters that decay with time would differ between the clients.
     let words = ["--maxmemory-policy", "allkeys-lfu", "--lfu-decay-time", "0"];
     let (server, port) = started(&words);
     let mut client = server.client().unwrap();
@@ -250,7 +251,7 @@ fn keys_that_are_used_most_are_told() {
     }
 }
 
-/// The legend, and a line of signs, whose colours are not compared.
+/// The output is the legend, and a line of characters, whose colours are not compared.
 #[test]
 fn a_spectrum_of_latencies_is_shown() {
     let (_server, port) = started(&[]);
@@ -277,7 +278,7 @@ fn a_spectrum_of_latencies_is_shown() {
     }
 }
 
-/// The other one prints such lines, too, but to a pipe some dozens at a time.
+/// The other client prints such lines, too, but writes some dozens at a time to a pipe.
 #[test]
 fn hits_and_misses_of_keys_that_are_used_unevenly_are_shown() {
     let (_server, port) = started(&[]);
@@ -308,7 +309,7 @@ fn a_password_is_taken_from_standard_input() {
             client.args(["--askpass", "-a", "wrong", "--no-auth-warning", "PING"]);
             let output = with_input(&mut client, input.as_bytes());
             let shown = String::from_utf8(output.stdout).unwrap();
-            // The other one masks what it reads and shows the prompt wherever it reads from.
+            // The other client masks its input and shows the prompt wherever it reads from.
             assert!(shown.ends_with(told), "{client:?}: {shown}");
         }
     }
@@ -325,7 +326,7 @@ fn a_password_is_taken_from_standard_input() {
     assert!(said.contains("WRONGPASS"), "{said}");
 }
 
-/// As `head` does: who has read enough is no reason for a word, and less for an abort.
+/// The reader closes the pipe early, as `head` does: this causes no message and no abort.
 #[test]
 fn who_reads_no_further_is_told_nothing() {
     let (_server, port) = started(&[]);

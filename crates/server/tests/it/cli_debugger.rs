@@ -1,4 +1,5 @@
-//! `iolite cli --ldb` beside `redis-cli --ldb`, at a `redis-server`, which has a debugger for scripts; and at a server without.
+//! Compares `iolite cli --ldb` with `redis-cli --ldb`, on a `redis-server`, which has a debugger
+//! for scripts, and on a server without one.
 
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
@@ -22,12 +23,12 @@ fn told(mut client: Command, server: &Server, words: &[&str], input: &str) -> Ou
     client.env_remove("IOLITE_AUTH").env_remove("REDISCLI_AUTH");
     let pipes = client.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = pipes.stderr(Stdio::piped()).spawn().unwrap();
-    // Who ends early does not read all of it.
+    // A client that ends early does not read all of the input.
     let _written = child.stdin.take().unwrap().write_all(input.as_bytes());
     child.wait_with_output().unwrap()
 }
 
-/// What the other client colours, plain.
+/// Removes the colours of the other client's output.
 fn plain(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     let mut parts = text.split("\x1b[");

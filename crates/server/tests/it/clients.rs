@@ -1,8 +1,8 @@
-//! Real clients from their registries, unmodified, against the built server.
+//! Tests of real clients from their registries, unmodified, with the built server.
 //!
-//! What they need is downloaded into the target directory at the first run; therefore plain
-//! `cargo test` leaves them out and `cargo xtask test clients` runs them. With `SERVER_BIN` set to
-//! `redis-server` the same programs show that they are right about Redis.
+//! The first run downloads their packages into the target directory. Therefore plain `cargo test`
+//! skips these tests and `cargo xtask test clients` runs them. With `SERVER_BIN` set to
+//! `redis-server`, the same programs prove that they are right about Redis.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
@@ -108,7 +108,7 @@ fn redis_cli_watches() {
     let report = redis_cli(&server, &["--hotkeys"]);
     assert!(report.contains("keyname: \"hot\""), "{report}");
 
-    // Minimum, maximum and mean of a second's round trips, and how many there were.
+    // Minimum, maximum and mean of a second's round trips, and their number.
     let report = redis_cli(&server, &["--latency", "--raw"]);
     assert_eq!(report.split_whitespace().count(), 4, "{report}");
 

@@ -1,4 +1,5 @@
-//! Cluster mode of a node by itself: Redis in cluster mode answers the same, and what was ordered is there after a restart.
+//! Tests of cluster mode with a single node: Redis in cluster mode gives the same replies, and the
+//! effects of commands persist over a restart.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -23,7 +24,7 @@ fn ask(client: &mut Client, line: &str) -> Value {
     client.command(&words(line)).unwrap()
 }
 
-/// What a reply of one text says.
+/// Returns the text of a reply that consists of one text.
 fn text(value: &Value) -> String {
     match value {
         Value::Error(text) | Value::Simple(text) | Value::Bulk(text) => {
@@ -33,7 +34,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// A reply with what differs from node to node and from run to run taken out.
+/// Returns a reply without the parts that differ from node to node and from run to run.
 fn plain(value: &Value) -> String {
     let text = format!("{value:?}");
     let mut plain = String::new();
@@ -51,7 +52,7 @@ fn plain(value: &Value) -> String {
     plain
 }
 
-/// Asked of both in order. `a` is in slot 15,495, `b` in 3,300.
+/// The commands sent to both servers in order. `a` is in slot 15,495, `b` in 3,300.
 const LINES: &str = r#"
 CLUSTER ADDSLOTS 16384
 CLUSTER ADDSLOTS abc
@@ -155,7 +156,7 @@ fn a_lone_node_answers_as_redis_does() {
     for client in &mut clients {
         ask(client, "CLUSTER ADDSLOTSRANGE 0 16383");
         let patience = Patience::of(Duration::from_secs(60));
-        // Redis takes a moment until it serves.
+        // Redis needs a moment until it serves.
         while matches!(ask(client, "GET a"), Value::Error(_)) {
             assert!(patience.lasts());
             std::thread::sleep(Duration::from_millis(50));
@@ -201,7 +202,7 @@ fn slots_and_name_are_there_after_a_restart() {
     std::fs::remove_dir_all(&directory).unwrap();
 }
 
-/// Replicas follow by the log: without one those of this node would be left without a link.
+/// Replicas follow by the log. Without a log, the replicas of this node would have no link.
 #[test]
 fn the_log_of_a_node_does_not_end() {
     let server = start(ServerBuilder::iolite());
@@ -289,7 +290,7 @@ fn keys_go_to_redis_and_come_back() {
     assert_eq!(ask(&mut here, "EXISTS text"), Value::Integer(1));
 }
 
-/// The log is begun, and data is saved, while a node that is met says nothing.
+/// The log is begun, and data is saved, while a node that is met does not respond.
 #[test]
 fn who_meets_a_node_that_hangs_is_in_nobody_s_way() {
     let server = start(ServerBuilder::iolite());
@@ -312,7 +313,8 @@ fn who_meets_a_node_that_hangs_is_in_nobody_s_way() {
     assert!(matches!(answer, Some(Value::Error(_))), "{answer:?}");
 }
 
-/// A transaction of orders is answered as one, and an order that was answered from elsewhere counts as an error, too.
+/// A transaction of cluster commands gets one reply. A command that another node answered counts as
+/// an error, too.
 #[test]
 fn orders_that_fail_are_told_in_their_transaction_and_counted() {
     let server = start(ServerBuilder::iolite());

@@ -1,4 +1,5 @@
-//! Redis as the judge of the configuration: what CONFIG GET, SET and REWRITE and the start answer.
+//! Compares the configuration with Redis: the results of CONFIG GET, SET and REWRITE, and of the
+//! start.
 
 use std::process::{Command, Output};
 
@@ -8,7 +9,7 @@ use server::config::SharedConfig;
 use testkit::client::Client;
 use testkit::process::{Server, ServerBuilder, oracle_program, temporary_directory};
 
-/// Directives whose values both servers take the same way.
+/// The directives whose values both servers take the same way.
 const ALIKE: &[&str] = &[
     "tcp-keepalive",
     "timeout",
@@ -42,7 +43,7 @@ const ALIKE: &[&str] = &[
     "active-defrag-threshold-lower",
     "active-defrag-ignore-bytes",
     "active-defrag-max-scan-fields",
-    // Refused before their value is looked at.
+    // These are refused before their value is checked.
     "databases",
     "io-threads",
     "unixsocketperm",
@@ -53,7 +54,7 @@ const ALIKE: &[&str] = &[
     "no-such-directive",
 ];
 
-/// Values, each tried on every directive.
+/// The values, each tried with every directive.
 const VALUES: &[&str] = &[
     "",
     "0",
@@ -110,7 +111,7 @@ const VALUES: &[&str] = &[
     "normal  1 2 3",
 ];
 
-/// Differences that are meant: directive, and why.
+/// The intended differences: directive and reason.
 const DEFAULTS_THAT_DIFFER: &[(&str, &str)] = &[
     ("io-threads", "follows the machine"),
     (
@@ -127,7 +128,7 @@ const DEFAULTS_THAT_DIFFER: &[(&str, &str)] = &[
     ("bind", "set by this test"),
 ];
 
-/// Settings whose outcome differs, and why.
+/// The settings with different results, and the reasons.
 const SETS_THAT_DIFFER: &[(&str, &str, &str)] = &[(
     "maxmemory-clients",
     "9223372036854775808",
@@ -187,7 +188,7 @@ fn config_set_answers_as_redis_does() {
     let ours = SharedConfig::new(started(&[]).settings, Default::default());
     for name in ALIKE {
         for value in VALUES {
-            // After a new password the next command would have to authenticate.
+            // After a new password, the next command would have to authenticate.
             let locks_out = *name == "requirepass" && !value.is_empty();
             let is_meant = |(other, with, _): &(&str, &str, &str)| (other, with) == (name, value);
             if locks_out || SETS_THAT_DIFFER.iter().any(is_meant) {
@@ -301,8 +302,8 @@ fn config_rewrite_leaves_the_file_that_redis_leaves() {
     assert_eq!(comparable(&ours), comparable(&theirs));
 }
 
-/// The lines up to the marker as they are, those below it sorted, without what only one of the
-/// two servers always appends and without blank lines.
+/// Returns the lines up to the marker unchanged, and those below it sorted, without blank lines and
+/// without lines that only one of the two servers always appends.
 fn comparable(text: &str) -> (Vec<&str>, Vec<&str>) {
     let appended = [
         "dir ",
@@ -343,8 +344,8 @@ fn started_oracle(builder: ServerBuilder) -> (Server, Client) {
     (server, client)
 }
 
-/// What Redis wrote on standard error, as Iolite would sign it. Redis calls options of the command line
-/// lines of a file; we say where they stood.
+/// Returns what Redis wrote to standard error, with Iolite's name and version. Redis reports
+/// options of the command line as lines of a file; we report their place.
 fn words_of(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8(output.stderr.clone()).unwrap();
@@ -363,7 +364,7 @@ fn words_of(output: &Output) -> String {
     lines.join("\n")
 }
 
-/// How our server refuses to start with `options`.
+/// Returns the message with which our server refuses to start with `options`.
 fn refusal(options: &[&str]) -> String {
     let entered = match invocation(options) {
         Ok(Invocation::Serve(mut startup)) => startup.enter().map(drop),
@@ -389,7 +390,7 @@ fn invocation(options: &[&str]) -> Result<Invocation, cli::StartError> {
     )
 }
 
-/// The text of a status or an error.
+/// Returns the text of a status or an error.
 fn line_of(reply: Value) -> String {
     match reply {
         Value::Simple(text) | Value::Error(text) => String::from_utf8(text).unwrap(),
@@ -397,7 +398,7 @@ fn line_of(reply: Value) -> String {
     }
 }
 
-/// CONFIG GET as a client would read it.
+/// Returns the reply of CONFIG GET.
 fn config_get(config: &SharedConfig, pattern: &str) -> Value {
     let mut items = Vec::new();
     config.get(&[pattern.as_bytes()], &mut |name, value| {

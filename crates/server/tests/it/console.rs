@@ -1,4 +1,4 @@
-//! The management port of the built server: what it tells to whom, and what it refuses.
+//! Tests of the built server's management port: what it shows to which client, and what it refuses.
 
 mod otlp;
 
@@ -20,7 +20,7 @@ struct Answer {
     body: String,
 }
 
-/// A server with a management port, and that port.
+/// Starts a server with a management port, and returns both.
 fn start(args: &[&str]) -> (Server, u16) {
     let port = free_port().unwrap();
     let number = port.to_string();
@@ -30,7 +30,8 @@ fn start(args: &[&str]) -> (Server, u16) {
     (server.start().unwrap(), port)
 }
 
-/// The port opens once workers serve, a moment after the first client was answered.
+/// Connects to the port, which opens when workers serve, a moment after the first client was
+/// answered.
 fn connect(port: u16) -> TcpStream {
     for _ in 0..600 {
         if let Ok(stream) = TcpStream::connect(("127.0.0.1", port)) {
@@ -46,7 +47,7 @@ fn send(port: u16, request: &str) -> Answer {
     stream
         .set_read_timeout(Some(Duration::from_secs(60)))
         .unwrap();
-    // It may be closed before all was sent.
+    // The server may close the connection before everything is sent.
     let _refused = stream.write_all(request.as_bytes());
     let mut text = Vec::new();
     let _closed = stream.read_to_end(&mut text);
@@ -90,7 +91,7 @@ fn log_in(port: u16, user: &str, password: &str) -> Answer {
     )
 }
 
-/// The header that shows who is logged in.
+/// Returns the header that identifies the login.
 fn cookie(answer: &Answer) -> String {
     let line = answer
         .head
@@ -155,7 +156,7 @@ fn probes_and_metrics_are_told() {
     );
 }
 
-/// A page of somebody else can have a browser send these; none of them gets anywhere.
+/// A foreign page can make a browser send these requests. None of them is accepted.
 #[test]
 fn what_a_foreign_page_can_send_is_refused() {
     let (server, port) = start(&[]);
@@ -201,7 +202,7 @@ fn requests_beyond_the_limits_are_refused_and_others_go_on() {
     );
     assert_eq!(put.status, 403);
     assert!(matches!(send(port, "\u{0}\u{1}\r\n\r\n").status, 0 | 400));
-    // Those who say nothing hold a place for a time, and no more.
+    // Silent connections count against the limit for a time, and no longer.
     let silent: Vec<TcpStream> = (0..200)
         .map_while(|_| TcpStream::connect(("127.0.0.1", port)).ok())
         .collect();
@@ -240,8 +241,7 @@ fn pages_bind_the_browser() {
     assert_eq!(get(port, "/", "").status, 404);
 }
 
-/// Each call has the rights of the user, no more, and ends with them.
-/// Failures at either port count for both, and are forgotten by one clock.
+/// Failures at either port count for both ports, and expire by one clock.
 #[test]
 fn who_failed_to_log_in_by_commands_is_let_in_here_a_while_later() {
     let port = free_port().unwrap();
@@ -255,7 +255,7 @@ fn who_failed_to_log_in_by_commands_is_let_in_here_a_while_later() {
     while !fails().contains("Too many failed logins") {
         assert!(patience.lasts());
     }
-    // `default:p`.
+    // The credentials are `default:p`.
     let patience = Patience::of(Duration::from_secs(20));
     let header = "Authorization: Basic ZGVmYXVsdDpw\r\n";
     while get(port, "/metrics", header).status != 200 {
@@ -264,6 +264,7 @@ fn who_failed_to_log_in_by_commands_is_let_in_here_a_while_later() {
     }
 }
 
+/// Each call has the rights of the user, no more, and ends with them.
 #[test]
 fn commands_run_as_the_user_who_is_logged_in() {
     let (server, port) = start(&["--requirepass", "secret"]);
@@ -318,7 +319,7 @@ fn commands_run_as_the_user_who_is_logged_in() {
     assert!(told.contains("\"maxclients\":10000"), "{told}");
     assert!(!told.contains("10000."), "{told}");
     assert_eq!(get(port, "/events", &bob).status, 403);
-    // Another password ends what was begun with the old one.
+    // A new password ends logins made with the old one.
     admin.command(&["ACL", "SETUSER", "bob", ">q"]).unwrap();
     assert_eq!(command(port, &bob, "[\"GET\",\"b1\"]").status, 401);
     let bob = cookie(&log_in(port, "bob", "q"));
@@ -359,7 +360,7 @@ fn keys_are_browsed_by_steps_that_say_what_was_seen() {
         if cursor == "0" {
             break;
         }
-        // What was seen is about what was found of what there is.
+        // The share seen is about the share of keys found.
         assert!(
             (f64::from(u32::try_from(found).unwrap()) / 3000.0 - now).abs() < 0.15,
             "{found} {now}"
@@ -413,7 +414,7 @@ fn metrics_are_for_who_says_who_he_is_where_that_is_asked() {
         "--http-metrics-token-file",
         path.to_str().unwrap(),
     ]);
-    // `default:p` and `default:x`.
+    // The credentials are `default:p` and `default:x`.
     for (header, status) in [
         ("", 401),
         ("Authorization: Bearer other\r\n", 401),
@@ -471,7 +472,8 @@ fn programs_run_commands_where_that_is_on() {
         assert_eq!(told, (401, "{\"error\":\"Unauthorized\"}"), "{path}");
     }
     assert_eq!(post(port, "/api/command", json, "{}").status, 403);
-    // In the path, with the body behind it and the query behind that; bytes as percent signs say.
+    // The command is in the path, followed by the body and then the query. Percent signs encode
+    // bytes.
     let key = "Authorization: Bearer p\r\n";
     assert_eq!(
         post(port, "/set/b%20c?EX=100", key, "a value").body,
@@ -493,7 +495,7 @@ fn programs_run_commands_where_that_is_on() {
     assert_eq!(get(port, "/get/a", key).status, 404);
 }
 
-/// The stream begins with what was, and goes on by the second.
+/// The stream begins with the history, and continues every second.
 #[test]
 fn figures_are_streamed() {
     let (_server, port) = start(&[]);
@@ -517,25 +519,26 @@ fn figures_are_streamed() {
     assert!(text.contains("\"series\":[\"ops\","), "{text}");
 }
 
-/// Runs a program of the browser, with these words after the browser's own.
+/// Runs a program that controls the browser. `words` are added after the browser's own arguments.
 fn in_a_browser(program: &str, words: impl FnOnce(String) -> Vec<String>) {
     let browser = std::env::var("BROWSER_BIN");
     let browser = browser.unwrap_or_else(|_| "/usr/bin/chromium-headless-shell".to_owned());
     let mut python = Command::new(crate::programs::python_with(&["playwright==1.65.2"]));
     python.arg(crate::programs::programs().join(program));
     python.args(words(browser));
-    // It fails where the program does.
+    // The test fails if the program does.
     let _said: String = crate::programs::run(&mut python);
 }
 
-/// Where pictures go, if somebody wants to look at them.
+/// Returns the directory for pictures, if the variable is set.
 fn pictures() -> Option<String> {
     let directory = std::env::var("PICTURES").ok()?;
     std::fs::create_dir_all(&directory).unwrap();
     Some(directory)
 }
 
-/// Every view at three widths, light and dark, with hostile keys and values: a few minutes.
+/// Tests every view at three widths, light and dark, with hostile keys and values. Takes a few
+/// minutes.
 #[test]
 #[ignore = "needs a browser (Debian's chromium-headless-shell), Python and its packages"]
 fn the_page_works_in_a_browser() {
@@ -550,7 +553,7 @@ fn the_page_works_in_a_browser() {
     });
 }
 
-/// A control group, slots that move, and a tier.
+/// Shows a control group, slots that move, and a tier.
 #[test]
 #[ignore = "needs a browser (Debian's chromium-headless-shell), Python and its packages"]
 fn the_page_shows_a_cluster_in_a_browser() {
@@ -618,10 +621,10 @@ fn the_page_shows_a_cluster_in_a_browser() {
     });
 }
 
-/// Names of series, with those of their labels.
+/// Names of series, with the names of their labels.
 type Named<'a> = BTreeSet<(&'a str, Vec<&'a str>)>;
 
-/// The kind of each metric, and the names of series with those of their labels.
+/// Returns the kind of each metric, and the names of series with the names of their labels.
 fn series(text: &str) -> (BTreeMap<&str, &str>, Named<'_>) {
     let mut kinds = BTreeMap::new();
     let mut all = BTreeSet::new();
@@ -644,8 +647,8 @@ fn series(text: &str) -> (BTreeMap<&str, &str>, Named<'_>) {
     (kinds, all)
 }
 
-/// What Debian's exporter makes of INFO is there, with its kinds and labels. Its version is older than the names that are
-/// followed: what differs between the two is listed here.
+/// Every series that Debian's exporter makes from INFO exists, with its kinds and labels. The
+/// exporter's version is older than the names that iolite follows: the differences are listed here.
 #[test]
 #[ignore = "needs Debian's prometheus-redis-exporter and promtool"]
 fn every_series_of_the_exporter_is_there() {
@@ -674,7 +677,7 @@ fn every_series_of_the_exporter_is_there() {
     crate::limits::eventually("the exporter listens", || {
         TcpStream::connect(("127.0.0.1", own_port)).is_ok()
     });
-    // By the older version, which knows no chunks: their lengths would stand amid the lines.
+    // Requested with HTTP 1.0, which has no chunks: their lengths would appear between the lines.
     let theirs = send(own_port, "GET /metrics HTTP/1.0\r\n\r\n").body;
     exporter.kill().unwrap();
     exporter.wait().unwrap();
@@ -700,7 +703,7 @@ fn every_series_of_the_exporter_is_there() {
     assert_eq!(own.collect::<Vec<_>>(), Vec::<&str>::new(), "{checked}");
 }
 
-/// What promtool has to say.
+/// Returns the findings of promtool.
 fn lint(metrics: &str) -> String {
     let mut promtool = Command::new("promtool")
         .args(["check", "metrics"])

@@ -1,4 +1,4 @@
-//! Random commands on Redis and on the built server.
+//! Runs random commands on Redis and on the built server.
 
 use std::io::{self, Read, Write};
 
@@ -8,8 +8,8 @@ use testkit::differential::{Plan, REQUESTS_A_ROUND, Report, Side, run};
 use testkit::process::ServerBuilder;
 use testkit::target::{Launcher, Target};
 
-/// A plan small enough for every run of the tests; `DIFFERENTIAL_REQUESTS` and
-/// `DIFFERENTIAL_SEED` ask for another.
+/// Returns a plan small enough for every test run. `DIFFERENTIAL_REQUESTS` and `DIFFERENTIAL_SEED`
+/// set another plan.
 fn plan() -> Plan {
     let number = |name: &str, otherwise: u64| {
         std::env::var(name).map_or(otherwise, |text| text.parse().unwrap())
@@ -29,7 +29,7 @@ fn compare(two: Launcher, args: &[&str], plan: Plan) -> Report {
     run(&mut one, &mut two, plan).unwrap()
 }
 
-/// Plays the plan on several pairs of servers at once, each with a part of its rounds.
+/// Runs the plan on several pairs of servers at once, each with a part of its rounds.
 fn compare_side_by_side(plan: Plan) -> Report {
     let pairs = std::thread::available_parallelism().map_or(1, |count| count.get().min(8) as u64);
     let rounds = plan
@@ -71,7 +71,7 @@ fn redis_agrees_with_itself() {
     assert!(report.failures.is_empty(), "{report}");
 }
 
-/// Redis behind a link that changes one word of some requests: a server with a mistake.
+/// Redis behind a link that changes one word of some requests, as if the server had a bug.
 struct Mistaken {
     server: testkit::process::Server,
 }
@@ -100,7 +100,7 @@ impl<L: Write> Write for MistakenLink<L> {
     }
 }
 
-/// One in what a single session says, and one in what several do.
+/// One mistake that a single session reveals, and one that several sessions reveal.
 const MISTAKES: [(&[u8], &[u8]); 2] = [
     (b"\r\n$2\r\nGT\r\n", b"\r\n$2\r\nLT\r\n"),
     (b"\r\n$5\r\nBLPOP\r\n", b"\r\n$5\r\nBRPOP\r\n"),
@@ -154,14 +154,15 @@ fn a_planted_mistake_is_found_and_shrunk() {
     let report = compare(mistaken(), &[], plan);
     let failure = report.failures.first().expect("the mistake is met");
     println!("{failure}");
-    // A key, and the command that takes GT for LT; perhaps a time that the key has before.
+    // The requests are a key, the command with GT in place of LT, and perhaps an earlier deadline
+    // of the key.
     assert!((2..=3).contains(&failure.requests.len()), "{failure}");
     let last = failure.requests.last().unwrap();
     assert!(last.iter().any(|word| word.eq_ignore_ascii_case(b"GT")));
 }
 
-/// Schedules small enough for every run of the tests; `SCHEDULES_REQUESTS`, `SCHEDULES_SEED` and
-/// `SCHEDULES_ROUND` ask for others.
+/// Returns schedules small enough for every test run. `SCHEDULES_REQUESTS`, `SCHEDULES_SEED` and
+/// `SCHEDULES_ROUND` set others.
 fn schedules() -> Plan {
     let number = |name: &str, otherwise: u64| {
         std::env::var(name).map_or(otherwise, |text| text.parse().unwrap())
@@ -196,7 +197,7 @@ fn a_mistake_between_sessions_is_found_and_shrunk() {
     let report = run_schedules(&mut one, &mut two, plan).unwrap();
     let failure = report.failures.first().expect("the mistake is met");
     println!("{failure}");
-    // Who takes, and who pushes two.
+    // The failure consists of a client that takes and a client that pushes two.
     assert!(failure.steps.len() <= 4, "{failure}");
     let mut requests = failure.steps.iter().flat_map(|step| step.action.requests());
     assert!(requests.any(|request| request[0] == b"BLPOP"));

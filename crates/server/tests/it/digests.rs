@@ -1,4 +1,4 @@
-//! DEBUG DIGEST while clients write: of one moment, and in nobody's way.
+//! Tests of DEBUG DIGEST while clients write: the digest is of one moment, and delays no client.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,11 +6,11 @@ use protocol::Value;
 use testkit::client::Client;
 use testkit::process::{Server, ServerBuilder};
 
-/// Keys that nobody changes: a walk over them takes many steps.
+/// Number of keys that no client changes: a walk over them takes many steps.
 const STILL: usize = 10_000;
-/// Keys that are changed all together.
+/// Number of keys that change together.
 const MOVING: usize = 40;
-/// What these may hold.
+/// Number of different values of these keys.
 const VALUES: usize = 5;
 const DIGESTS: usize = 20;
 
@@ -27,7 +27,7 @@ fn start() -> (Server, Client) {
     (server, client)
 }
 
-/// All moving keys get this value at once.
+/// Returns the command that sets all moving keys to this value at once.
 fn move_to(value: usize) -> Vec<String> {
     let mut words = vec!["MSET".to_owned()];
     for key in 0..MOVING {
@@ -62,7 +62,7 @@ fn all_keys_are_seen_as_they_are_at_one_moment() {
             }
         });
         scope.spawn(|| {
-            // What is saved are snapshots as well; they wait for each other.
+            // Saves take snapshots as well. Snapshots wait for each other.
             let mut saver = server.client().unwrap();
             while !is_over.load(Ordering::Relaxed) {
                 line(&mut saver, "BGSAVE SCHEDULE");

@@ -1,4 +1,4 @@
-//! Everything that a store holds, in order, to be compared with what another holds.
+//! Lists everything that a store holds, in order, for comparison with another store.
 
 use store::{DatabaseId, Handle};
 use structures::Object;
@@ -13,13 +13,13 @@ pub(crate) type Record = (
     u64,
 );
 
-/// Everything that is stored.
+/// Returns everything that is stored.
 pub(crate) fn dump(handle: &mut Handle, now_unix_ms: u64) -> Vec<Record> {
     let dumped = dump_with(handle, now_unix_ms, |_| ());
     dumped.into_iter().map(|(record, ())| record).collect()
 }
 
-/// Everything that is stored, with what else `of` finds in a record.
+/// Returns everything that is stored, with what `of` returns for each record.
 pub(crate) fn dump_with<R>(
     handle: &mut Handle,
     now_unix_ms: u64,

@@ -1,4 +1,5 @@
-//! What the decisions of a control group do to the data plane: servers in this process, and a test that plays the group.
+//! Tests of the effects that a control group's decisions have on the data plane: the servers run in
+//! this process, and the test acts as the group.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
@@ -35,7 +36,7 @@ struct Member {
     duty: Option<Arc<Duty>>,
 }
 
-/// Waits where the connection inside the process would not.
+/// A connection inside the process that blocks where the original does not.
 struct Waiting(InProcessPeer);
 
 impl Waiting {
@@ -219,14 +220,14 @@ fn shard(members: &[Member]) -> Shard {
     }
 }
 
-/// Three members, the first of them in office in term 1.
+/// Starts three members, the first of which holds the office of term 1.
 fn group(args: &[&str]) -> Vec<Member> {
     let members: Vec<Member> = (1..=3).map(|name| Member::new(name, args)).collect();
     promote(&members, 0, 1);
     members
 }
 
-/// Makes a member the primary of a term, which the others follow.
+/// Makes a member the primary of a term. The others follow it.
 fn promote(members: &[Member], at: usize, term: u64) {
     for member in members {
         member.duty().set_members(&shard(members));
@@ -278,7 +279,7 @@ fn a_replica_that_is_promoted_has_all_and_the_old_primary_follows_it() {
     }
     members[1].wait_for_value("key:99", "99");
     members[2].wait_for_value("key:99", "99");
-    // The group has lost sight of the first; the others promise to take nothing of term 1.
+    // The group no longer reaches the first member. The others promise to accept nothing of term 1.
     assert!(members[1].seal(2) && members[2].seal(2));
     let end = members[1].end();
     assert_eq!(end.term, 1);
@@ -296,7 +297,7 @@ fn a_replica_that_is_promoted_has_all_and_the_old_primary_follows_it() {
     members[2].wait_for_value("new", "2");
     assert_eq!(members[1].get("lost"), Value::Null);
     assert_eq!(members[1].end().term, 2);
-    // The first comes back: what nobody else had is given up.
+    // The first member returns. It gives up the writes that no other member had.
     members[0].duty().follow(2, &members[1].address());
     let refused = error_of(&members[0].run("SET lost 3"));
     assert!(refused.starts_with("READONLY"), "{refused}");
@@ -337,7 +338,7 @@ fn a_reply_at_quorum_waits_for_a_majority_and_never_leaves_after_the_office() {
     });
     members[1].wait_for_value("a", "1");
     members[2].wait_for_value("a", "1");
-    // Nothing is appended at the others any more; nobody has told the first.
+    // The others append nothing any more, and the first member does not know it.
     assert!(members[1].seal(2) && members[2].seal(2));
     let mut other = members[0].client();
     assert_eq!(run(&mut other, "SET b 1"), ok(), "other levels go on");
@@ -361,7 +362,7 @@ fn without_a_majority_writes_at_quorum_are_refused_before_anything_changes() {
         run(&mut quorum, "SET a 1") == ok()
     });
     for member in &members[1..] {
-        // It may not have heard yet that it has all that is committed.
+        // The member may not know yet that it has everything committed.
         let _is_certain = member.seal(2);
     }
     let mut told = String::new();

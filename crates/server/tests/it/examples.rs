@@ -1,7 +1,7 @@
-//! The pages of `docs/examples`: what they show is what servers answer.
+//! Tests of the pages of `docs/examples`: servers give the replies that the pages show.
 //!
-//! A page holds scripts (fences of `lua NAME`) and requests with their replies (fences of `redis`, in the
-//! notation of transcripts), which may name its scripts as `$NAME`.
+//! A page contains scripts (fences of `lua NAME`) and requests with their replies (fences of
+//! `redis`, in the notation of transcripts). Requests may refer to its scripts as `$NAME`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use testkit::target::Launcher;
 use testkit::transcript::{Transcript, run};
 
-/// The pages, in the order of their names.
+/// Returns the pages, ordered by name.
 fn pages() -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples");
     let mut pages: Vec<PathBuf> = fs::read_dir(directory)
@@ -21,7 +21,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// The fences of a page: what stands behind the backticks, and the text between.
+/// Returns the fences of a page: the text after the backticks, and the content.
 fn fences(page: &str) -> Vec<(&str, String)> {
     let mut fences = Vec::new();
     let mut lines = page.lines();
@@ -34,7 +34,7 @@ fn fences(page: &str) -> Vec<(&str, String)> {
     fences
 }
 
-/// A script as a word of a request.
+/// Returns a script as a word of a request.
 fn quoted(script: &str) -> String {
     let escaped = script
         .replace('\\', "\\\\")
@@ -43,7 +43,7 @@ fn quoted(script: &str) -> String {
     format!("\"{escaped}\"")
 }
 
-/// What a page has servers do. Requests keep the order in which they stand.
+/// Returns the requests and replies of a page, in the order in which they appear.
 fn transcript(path: &Path) -> Transcript {
     let page = fs::read_to_string(path).unwrap();
     let fences = fences(&page);

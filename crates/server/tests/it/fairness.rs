@@ -1,5 +1,5 @@
-//! A client with a hundred thousand commands leaves room for the others: shares, counted in turns of
-//! a worker's loop that the test drives.
+//! Tests that a client with a hundred thousand commands does not starve other clients: shares are
+//! counted in turns of a worker's loop that the test drives.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use server::node::Node;
 use server::worker::{Arena, Worker};
 use store::Store;
 
-/// Commands that the busy client sends at once.
+/// Number of commands that the busy client sends at once.
 const COMMANDS: usize = 100_000;
-/// Commands that one client may have run in a turn: a share and a batch.
+/// Maximum number of commands of one client in a turn: a share and a batch.
 const SHARE_MAX: usize = 1024 + 16;
 
 /// A worker without a thread.
@@ -61,15 +61,15 @@ impl Driven {
     }
 }
 
-/// The bytes that a client can read now.
+/// Reads the available bytes of a client, and returns their number.
 fn read(peer: &mut InProcessPeer) -> usize {
     let mut buffer = vec![0; 8 << 20];
     peer.read(&mut buffer).unwrap_or(0)
 }
 
-/// Runs turns until the busy client, whose replies have `reply_bytes` each, has all of them. In each
-/// turn another client asks once; gives the most turns that it waited, and the most replies that the
-/// busy one got in a turn.
+/// Runs turns until the busy client, whose replies have `reply_bytes` each, has all of them. In
+/// each turn another client sends one request. Returns the maximum number of turns that the other
+/// client waited, and the maximum number of replies that the busy client got in a turn.
 fn serve_beside(request: &[u8], reply_bytes: usize) -> (usize, usize) {
     let mut driven = Driven::new();
     let (mut busy, mut quick) = (driven.connect(), driven.connect());
@@ -107,7 +107,7 @@ fn a_hundred_thousand_commands_of_one_client_keep_nobody_waiting() {
     }
 }
 
-/// Where replies are long, their bytes bound the share.
+/// The size of long replies bounds the share.
 #[test]
 fn long_replies_take_shares_by_their_bytes() {
     let mut driven = Driven::new();

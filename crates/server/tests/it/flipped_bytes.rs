@@ -1,7 +1,7 @@
-//! One byte changed anywhere in what is kept: told with the file and the place, or without any effect; never
-//! another answer.
+//! Changes one byte anywhere in the stored files: the error is reported with the file and the
+//! place, or the change has no effect. Data never differs silently.
 //!
-//! `FLIPS` asks for more than CI's share; [`soak`] writes a record:
+//! `FLIPS` sets more flips than in CI; [`soak`] writes a record:
 //!
 //! ```text
 //! RECORD=target/flipped-bits.md cargo test --release -p server --test it \
@@ -21,12 +21,12 @@ use crate::dump::{Record, dump};
 use crate::ledger::{number_from, record};
 use crate::simulation::{DIRECTORY, LOG_DIRECTORY, Life, Truth, place, recovered};
 
-/// A device with a checkpoint, a log of several files behind it, and what everything holds.
+/// A device with a checkpoint, a log of several files after it, and the data that they hold.
 struct Kept {
     disk: SimulatedDisk,
     clock: Arc<ManualClock>,
     state: Vec<Record>,
-    /// What may be flipped: manifest, parts and segments, with their kind and length.
+    /// The files that may be changed: manifest, parts and segments, with their kind and length.
     files: Vec<(PathBuf, &'static str, u64)>,
 }
 
@@ -69,9 +69,10 @@ impl Kept {
         }
     }
 
-    /// Whether a change of one bit is told; that it is told with its place is checked.
+    /// Flips one bit. Returns whether the change is reported, and asserts that a report names the
+    /// place.
     fn flip(&self, random: &mut Prng) -> (&'static str, bool) {
-        // Each kind as often as the others, and each byte of it as often as the others.
+        // All kinds are equally likely, and so are all bytes of a kind.
         let kinds = ["manifest", "checkpoint", "log"];
         let kind = kinds[random.index(kinds.len())];
         let of_kind = || self.files.iter().filter(|file| file.1 == kind);
@@ -125,7 +126,7 @@ impl Kept {
     }
 }
 
-/// Of each kind of file: how many flips were told, and how many had no effect.
+/// Returns for each kind of file how many flips were reported, and how many had no effect.
 fn flips(count: u64) -> BTreeMap<&'static str, [u64; 2]> {
     const DEVICES: u64 = 4;
     let mut figures = BTreeMap::new();
@@ -148,7 +149,8 @@ fn a_flipped_bit_is_told_or_has_no_effect() {
     println!("told, without effect: {figures:?}");
     let [manifest, checkpoint, log] = ["manifest", "checkpoint", "log"].map(|kind| figures[kind]);
     assert_eq!((manifest[1], checkpoint[1]), (0, 0), "{figures:?}");
-    // What is from before the checkpoint is not read; how much that is depends on the requests drawn.
+    // The part of the log before the checkpoint is not read. Its size depends on the random
+    // requests.
     assert!(log[0] > 0, "{figures:?}");
 }
 

@@ -1,4 +1,5 @@
-//! Clients without cluster support, which connect to any node of a cluster and find all of it there.
+//! Tests of clients without cluster support, which connect to any node of a cluster and see all of
+//! its data there.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -58,7 +59,7 @@ impl Node {
         self.server = Some(builder.start().unwrap());
     }
 
-    /// Has the process stand still (`-STOP`), or go on (`-CONT`).
+    /// Pauses the process (`-STOP`), or continues it (`-CONT`).
     fn signal(&self, name: &str) {
         self.server.as_ref().unwrap().signal(name);
     }
@@ -67,7 +68,7 @@ impl Node {
         self.server.as_ref().unwrap().client().unwrap()
     }
 
-    /// A client at the port for those that know nothing of clusters.
+    /// Connects a client to the port for clients that do not know clusters.
     fn plain(&self) -> Client {
         let address = SocketAddr::from(([127, 0, 0, 1], self.forward_port));
         Client::connect_tcp(address).unwrap()
@@ -117,7 +118,7 @@ fn shown(value: Value) -> String {
     }
 }
 
-/// Three nodes, each with a third of the slots.
+/// Starts three nodes, each with a third of the slots.
 fn cluster() -> [Node; 3] {
     let nodes = ["forward-a", "forward-b", "forward-c"].map(Node::new);
     for (node, (first, last)) in nodes.iter().zip(RANGES) {
@@ -149,7 +150,7 @@ fn await_ok(nodes: &[Node]) {
     }
 }
 
-/// A key of the slots of a node.
+/// Returns a key in a slot of a node.
 fn key_of(node: usize, number: usize) -> String {
     let (first, last) = RANGES[node];
     (0..)
@@ -162,14 +163,14 @@ fn key_of(node: usize, number: usize) -> String {
 fn a_plain_client_finds_all_keys_at_any_node() {
     let nodes = cluster();
     let mut client = nodes[1].plain();
-    // It looks like one server.
+    // The cluster looks like one server.
     assert!(text(&mut client, "INFO cluster").contains("cluster_enabled:0"));
     assert_eq!(
         text(&mut client, "CLUSTER MYID"),
         "ERR This instance has cluster support disabled"
     );
     assert!(nodes[1].text("INFO cluster").contains("cluster_enabled:1"));
-    // Replies come in the order of the requests, whoever answers.
+    // Replies come in the order of the requests, whichever node answers.
     let keys: Vec<String> = (0..300).map(|number| format!("key:{number}")).collect();
     let sets: Vec<Vec<&str>> = keys.iter().map(|key| vec!["SET", key, key]).collect();
     let replies = client.pipeline(&sets).unwrap();
@@ -225,7 +226,7 @@ fn requests_about_several_nodes_are_put_together() {
     assert_eq!(values, [&c, "null", &a, &b, &c]);
     assert_eq!(text(&mut client, &format!("EXISTS {a} {b} {c} none")), "3");
     assert_eq!(text(&mut client, &format!("TOUCH {a} {b}")), "2");
-    // Writes are of one slot, unless they are to be split.
+    // A write must stay in one slot, unless it is to be split.
     let crosses = "CROSSSLOT Keys in request don't hash to the same slot";
     for line in [format!("DEL {a} {b}"), format!("MSET {a} 1 {b} 2")] {
         assert_eq!(text(&mut client, &line), crosses, "{line}");
@@ -237,7 +238,7 @@ fn requests_about_several_nodes_are_put_together() {
     assert_eq!(text(&mut client, &format!("DEL {a} {b} none")), "2");
     assert_eq!(text(&mut client, &format!("RENAME {a} {b}")), crosses);
     assert_eq!(text(&mut client, &format!("MSETNX {a} 1 {b} 2")), crosses);
-    // A script is at all nodes, and runs where its keys are.
+    // A script is loaded at all nodes, and runs where its keys are.
     let digest = text(
         &mut client,
         "SCRIPT LOAD \"return redis.call('GET', KEYS[1])\"",
@@ -260,7 +261,7 @@ fn a_transaction_runs_at_the_node_of_its_keys() {
             assert!(reply == "OK" || reply == "QUEUED", "{line}: {reply}");
         }
         assert_eq!(list(&mut client, "EXEC"), ["1", "PONG"]);
-        // What is watched is watched there.
+        // A key is watched at the node that owns it.
         for is_changed in [false, true] {
             assert_eq!(text(&mut client, &format!("WATCH {key}")), "OK");
             if is_changed {
@@ -300,7 +301,7 @@ fn who_waits_for_a_key_of_another_node_is_served() {
     for node in 0..3 {
         let key = key_of(node, 4);
         let mut client = nodes[0].plain();
-        // What comes behind it waits, too.
+        // Requests after it wait, too.
         let requests = [
             vec!["BLPOP".to_owned(), key.clone(), "0".to_owned()],
             vec!["GET".to_owned(), "other".to_owned()],
@@ -323,7 +324,7 @@ fn who_waits_for_a_key_of_another_node_is_served() {
         assert_eq!(client.receive().unwrap(), Some(Value::Null));
         assert_eq!(text(&mut client, &format!("BLPOP {key} 0.01")), "null");
     }
-    // Who leaves does not wait any more.
+    // A client that disconnects no longer waits.
     let mut client = nodes[0].plain();
     client.send(&["BLPOP", &key_of(2, 5), "0"]).unwrap();
     let blocked = |count: usize| {
@@ -357,7 +358,7 @@ fn a_client_says_that_it_forwards_and_who_it_is() {
         text(&mut client, "CLIENT FORWARD AS 0123"),
         "WRONGPASS the token is not known"
     );
-    // The user goes along, and so does the protocol.
+    // The user is forwarded, and so is the protocol version.
     let line = "ACL SETUSER ann on >pw +@all ~key:*";
     assert_eq!(nodes[0].text(line), "OK");
     let mut client = nodes[0].plain();
@@ -371,10 +372,10 @@ fn a_client_says_that_it_forwards_and_who_it_is() {
     ));
     let clients = nodes[1].text("CLIENT LIST");
     assert!(clients.contains("user=ann"), "{clients}");
-    // Back to who may all.
+    // Back to the user with all rights.
     assert_eq!(text(&mut client, &format!("GET {own}")), "null");
     assert!(text(&mut client, "AUTH ann wrong").starts_with("WRONGPASS"));
-    // A reply that is not wanted does not come.
+    // A skipped reply is not sent.
     client.send(&["CLIENT", "REPLY", "SKIP"]).unwrap();
     client.send(&["GET", &other]).unwrap();
     assert_eq!(text(&mut client, "PING"), "PONG");
@@ -393,7 +394,7 @@ fn slots_move_and_nobody_who_forwards_hears_of_it() {
             let mut count = 0;
             while !stop.load(Ordering::Relaxed) {
                 count += 1;
-                // Twice the same key: its requests stay in their order.
+                // The same key twice: its requests stay in order.
                 let requests: Vec<Vec<&str>> = keys
                     .iter()
                     .flat_map(|key| [vec!["INCR", key], vec!["INCR", key]])
@@ -412,7 +413,7 @@ fn slots_move_and_nobody_who_forwards_hears_of_it() {
     for (from, to) in [(0, &id), (1, &back), (0, &id)] {
         let line = format!("CLUSTER MIGRATESLOTS SLOTSRANGE 0 5460 NODE {to}");
         let patience = Patience::of(PATIENCE);
-        // The other one may not have heard yet that it has them.
+        // The other node may not know yet that it owns the slots.
         while nodes[from].text(&line) != "OK" {
             assert!(patience.lasts(), "{}", nodes[from].log());
             std::thread::sleep(Duration::from_millis(5));
@@ -450,7 +451,8 @@ fn clients_share_a_connection_for_what_is_quickly_done() {
     }
     let shared = connections(&nodes) - before;
     assert!((1..20).contains(&shared), "{shared}");
-    // Each in its own database, one of them over a connection of its own, in the order of what it sent.
+    // Each client is in its own database. One of them uses a connection of its own, in the order of
+    // its requests.
     let mut other = nodes[0].plain();
     let words = [
         vec!["SET", &key, "zero"],
@@ -490,7 +492,8 @@ fn what_is_sent_late_is_about_the_database_of_its_time() {
     assert_eq!(replies[2], Value::Null);
 }
 
-/// To be called when forwarding has worked once: on a busy machine the first answer takes its time.
+/// Shortens the timeout. Call this after forwarding has worked once, because the first reply is
+/// slow on a busy machine.
 fn shorten_forward_timeout(nodes: &[Node]) {
     for node in nodes {
         assert_eq!(node.text("CONFIG SET forward-timeout 300"), "OK");
@@ -532,7 +535,7 @@ fn a_node_that_stands_still_is_an_error_in_time_and_its_write_is_done_once() {
         "{refused}"
     );
     assert_eq!(text(&mut client, &format!("SET {own} v")), "OK");
-    // It was done once, or not at all: nothing is sent again that may have run.
+    // The command ran once or not at all: a command that may have run is never sent again.
     let patience = Patience::of(PATIENCE);
     let mut count = text(&mut client, &format!("GET {slow}"));
     while count != "1" && count != "2" {

@@ -1,7 +1,7 @@
-//! A start over data on a file system that has no room left: what is kept is served, and writes come back with the
-//! room.
+//! Tests of a start with data on a full file system: the stored data is served, and writes work
+//! again when there is space.
 //!
-//! It needs root and loop devices, as [`power_cuts`](crate::power_cuts) does.
+//! The tests need root and loop devices, as [`power_cuts`](crate::power_cuts) does.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -26,7 +26,7 @@ fn set(client: &mut Client, key: u64) -> Value {
         .unwrap()
 }
 
-/// Whether all of the first so many keys are there, and no other.
+/// Asserts that the first `count` keys exist, and no other.
 fn check(server: &Server, count: u64) {
     let mut client = server.client().unwrap();
     for key in 0..count {
@@ -38,17 +38,18 @@ fn check(server: &Server, count: u64) {
     assert_eq!(size, Value::Integer(i64::try_from(count).unwrap()));
 }
 
-/// Takes the room of a file that nothing was written to yet, which a start would use.
+/// Cuts off the unwritten end of a file, which a start would use.
 fn cut_reserve(path: &Path) {
     let bytes = fs::read(path).unwrap();
     let written = bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0);
-    // A frame may end with some zeroes.
+    // A frame may end with zeroes.
     let kept = (written + 8).next_multiple_of(4096).min(bytes.len());
     let file = File::options().write(true).open(path).unwrap();
     file.set_len(kept as u64).unwrap();
 }
 
-/// Takes everything that a file system has: the names, what the log has ahead of itself, and then all bytes.
+/// Uses up everything that a file system has: the names, the space reserved by the log, and then
+/// all bytes.
 fn fill(device: &Path, log: &Path) -> PathBuf {
     for entry in fs::read_dir(log).unwrap() {
         let path = entry.unwrap().path();
@@ -79,7 +80,7 @@ fn is_refused(reply: &Value) -> bool {
     matches!(reply, Value::Error(text) if text.starts_with(b"MISCONF Errors writing to the log"))
 }
 
-/// Writes keys from this one on until the log has no room for one; the first that was refused.
+/// Writes keys from `first` on until the log has no space for one. Returns the first refused key.
 fn set_until_refused(server: &Server, first: u64) -> u64 {
     let mut client = server.client().unwrap();
     let patience = Patience::of(Duration::from_secs(60));
@@ -112,7 +113,8 @@ fn what_is_kept_is_served_on_a_full_disk_and_writes_come_back_with_the_room() {
     drop(server);
     let fillers = fill(&device.path(), &dir.join("iolite-data/log"));
 
-    // Each start serves what there is, and what was acknowledged with the last of the log's room is there after it.
+    // Each start serves the existing data, including what was acknowledged with the last of the
+    // log's space.
     let mut count = KEYS_COUNT;
     for _ in 0..2 {
         let server = start(&dir, "everysec");

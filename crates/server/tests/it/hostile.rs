@@ -1,8 +1,9 @@
-//! A thousand bad clients beside a good one.
+//! Tests a thousand bad clients beside a good one.
 //!
-//! The bad ones send junk, claim lengths that never come, ask without reading, send byte by byte, or
-//! sit there; whoever is closed comes again. The good one must get the right answer every time, and
-//! the server's memory must stay below what the settings and the kind of attack allow.
+//! The bad clients send junk, announce lengths that never come, send requests without reading
+//! replies, send byte by byte, or do nothing. A disconnected client connects again. The good client
+//! must get the right reply every time, and the server's memory must stay below what the settings
+//! and the kind of attack allow.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -19,27 +20,28 @@ use crate::ledger::number_from;
 
 const CLIENTS_COUNT: usize = 1000;
 const THREADS_COUNT: usize = 2;
-/// How long the attack lasts, and how many exchanges the good client has; whichever takes longer.
+/// Minimum duration of the attack, and minimum number of requests of the good client. The attack
+/// lasts until both are reached.
 const ATTACK: Duration = Duration::from_secs(10);
 const GOOD_EXCHANGES_MIN: u64 = 100;
-/// What all clients together may hold in buffers (`maxmemory-clients`).
+/// Maximum size of all clients' buffers together (`maxmemory-clients`).
 const CLIENT_MEMORY_BYTES: u64 = 64 << 20;
-/// A buffer doubles when it grows, and what an evicted client held is given back by its own worker
-/// a turn later: so much more than the limit may be held for a moment.
+/// A buffer doubles when it grows, and an evicted client's memory is freed by its own worker a turn
+/// later. So for a moment the buffers may exceed the limit by this factor.
 const OVERSHOOT: u64 = 2;
-/// What a connection may cost beyond its buffers: state, and one reading's worth of input.
+/// Memory of a connection besides its buffers: state, and the input of one read.
 const CONNECTION_BYTES: u64 = 32 << 10;
-/// What the attack may leave in the keyspace and in the allocator's free lists.
+/// Memory that the attack may leave in the keyspace and in the allocator's free lists.
 const SLACK_BYTES: u64 = 64 << 20;
-/// The value that those who do not read ask for.
+/// Size of the value that clients request without reading it.
 const BIG_BYTES: usize = 256 << 10;
 
-/// How a client is bad.
+/// The kind of a bad client.
 #[derive(Clone, Copy, Debug)]
 enum Habit {
     /// Random bytes.
     Junk,
-    /// A request cut off or twisted at a random place.
+    /// A request that is truncated or changed at a random place.
     BrokenFrames,
     /// The head of a huge string, then a few bytes of it.
     HugeBulk,
@@ -47,7 +49,7 @@ enum Habit {
     HugeArray,
     /// An inline request without an end.
     EndlessLine,
-    /// Asks for a large value again and again and reads nothing.
+    /// Requests a large value again and again and reads nothing.
     NeverReadsLarge,
     /// Sends small requests without pause and reads nothing.
     NeverReadsSmall,
@@ -75,7 +77,7 @@ const HABITS: [Habit; 10] = [
 struct BadClient {
     habit: Habit,
     stream: Option<UnixStream>,
-    /// Steps since it connected.
+    /// Number of steps since it connected.
     step: usize,
 }
 
@@ -88,10 +90,11 @@ impl BadClient {
         }
     }
 
-    /// Sends its next bytes; connects when it is not, or no longer. True when it was closed.
+    /// Sends the client's next bytes, and connects first if necessary. Returns whether the
+    /// connection was closed.
     fn misbehave(&mut self, socket: &Path, prng: &mut Prng) -> bool {
         let Some(stream) = self.stream.as_mut() else {
-            // The server may be busy with so many others: next time then.
+            // The server may be busy with the other clients. The next step tries again.
             self.stream = UnixStream::connect(socket).ok();
             if let Some(stream) = &self.stream {
                 stream.set_nonblocking(true).unwrap();
@@ -113,7 +116,7 @@ impl BadClient {
     }
 }
 
-/// Whether a client takes what it is sent; errors must not fill its socket.
+/// Returns whether a client reads what it is sent. Errors must not fill its socket.
 fn reads(habit: Habit) -> bool {
     !matches!(
         habit,
@@ -152,7 +155,7 @@ fn random_bytes(prng: &mut Prng, at_most: usize) -> Vec<u8> {
     bytes
 }
 
-/// The request with one byte changed, or without its end.
+/// Returns the request with one byte changed, or without its end.
 fn broken_frame(request: &[u8], prng: &mut Prng) -> Vec<u8> {
     let mut bytes = request.to_vec();
     let at = prng.index(bytes.len());
@@ -172,7 +175,8 @@ fn broken_frame(request: &[u8], prng: &mut Prng) -> Vec<u8> {
     bytes
 }
 
-/// One thread's share of the bad clients, until told to stop. Gives how often they were closed.
+/// Runs one thread's share of the bad clients until `stop` is set. Returns how often they were
+/// disconnected.
 fn attack(socket: &Path, share: usize, stop: &AtomicBool) -> u64 {
     let first = number_from("HOSTILE_SEED", 0);
     let mut prng = Prng::seeded(first + share as u64);
@@ -184,14 +188,14 @@ fn attack(socket: &Path, share: usize, stop: &AtomicBool) -> u64 {
         for client in &mut clients {
             closed += u64::from(client.misbehave(socket, &mut prng));
         }
-        // The machine belongs to the server, too.
+        // Leaves processor time for the server.
         std::thread::sleep(Duration::from_millis(1));
     }
     closed
 }
 
-/// The good client: writes, reads back, counts; everything must be right. Gives how often it was,
-/// and the longest time an exchange took.
+/// Runs the good client: it writes, reads back and counts, and every reply must be right. Returns
+/// the number of requests, and the longest time of one.
 fn be_good(client: &mut Client, until: Instant) -> (u64, Duration) {
     let mut exchanges = 0;
     let mut longest = Duration::ZERO;
@@ -283,7 +287,7 @@ fn a_thousand_bad_clients_harm_nobody() {
         grown <= bound,
         "memory grew by {grown} bytes, allowed {bound}"
     );
-    // Whoever was bad can be good afterwards: nothing is left of the attack.
+    // A client that behaves is served normally: the attack left nothing behind.
     let mut late = server.client().unwrap();
     assert_eq!(
         late.command(&["STRLEN", "big"]).unwrap(),

@@ -1,23 +1,23 @@
-//! What clients cost that have nothing to say.
+//! Measures the memory of idle clients.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
 use testkit::process::{Server, ServerBuilder};
 
-/// Most bytes of its own memory that an idle client may take, beside what the kernel takes.
+/// Maximum number of bytes of process memory per idle client, not counting the kernel's memory.
 const CLIENT_BYTES_MAX: u64 = 1024;
-/// What the process may grow by beside its clients: pages that fill up, counters, the allocator's
-/// own tables.
+/// Growth of the process that does not depend on its clients: partly filled pages, counters, the
+/// allocator's own tables.
 const BESIDE_BYTES: u64 = 512 * 1024;
-/// Bytes of the request, and of its reply, that each client is active with.
+/// Size of the request, and of its reply, with which each client is active once.
 const ACTIVE_BYTES: usize = 16 * 1024;
 
 fn connect(server: &Server) -> UnixStream {
     UnixStream::connect(server.socket()).unwrap()
 }
 
-/// Sends a request and takes its whole reply.
+/// Sends a request and reads its whole reply.
 fn exchange(client: &mut UnixStream, request: &[u8], reply: &[u8]) {
     client.write_all(request).unwrap();
     let mut received = vec![0; reply.len()];
@@ -25,14 +25,14 @@ fn exchange(client: &mut UnixStream, request: &[u8], reply: &[u8]) {
     assert!(received == reply);
 }
 
-/// Bytes per client: after they connected, and after each was active once.
+/// Returns the bytes per client: after they connected, and after each was active once.
 fn bytes_per_client(clients_count: u64) -> (u64, u64) {
     let arguments = ["--maxclients", "20000", "--threads", "1"];
     let server = ServerBuilder::iolite().args(&arguments).start().unwrap();
     let content = "x".repeat(ACTIVE_BYTES);
     let bulk = format!("${ACTIVE_BYTES}\r\n{content}\r\n");
     let echo = format!("*2\r\n$4\r\nECHO\r\n{bulk}");
-    // What the server takes once is taken before it is weighed.
+    // The server makes its one-time allocations before it is measured.
     let mut first = connect(&server);
     exchange(&mut first, echo.as_bytes(), bulk.as_bytes());
     let before = server.anonymous_bytes().unwrap();
@@ -41,11 +41,11 @@ fn bytes_per_client(clients_count: u64) -> (u64, u64) {
         grown.saturating_sub(BESIDE_BYTES) / clients_count
     };
     let mut clients: Vec<_> = (0..clients_count).map(|_| connect(&server)).collect();
-    // Accepted in order, so that all are there once the last is served.
+    // Connections are accepted in order, so all are there when the last is served.
     exchange(clients.last_mut().unwrap(), b"PING\r\n", b"+PONG\r\n");
     let idle = grown(&server);
     for client in &mut clients {
-        // In two parts, so that the request has to be kept as it comes.
+        // The request is sent in two parts, so that the first part has to be buffered.
         let (start, rest) = echo.as_bytes().split_at(ACTIVE_BYTES / 2);
         client.write_all(start).unwrap();
         exchange(client, rest, bulk.as_bytes());

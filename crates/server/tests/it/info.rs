@@ -1,4 +1,4 @@
-//! INFO and CLIENT LIST as monitoring reads them: every name is there, in the form that is expected.
+//! Tests of INFO and CLIENT LIST as monitoring reads them: every name exists, in the expected form.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use testkit::process::{Server, ServerBuilder};
 use testkit::target::Target as _;
 use testkit::transcript::show;
 
-/// Names that exporters and dashboards read, by section. Those that only a replica, or a primary
-/// with replicas, shows are not among them: monitoring takes `master_link_status` for a sign that
-/// there is a link, and its absence for a primary.
+/// Names that exporters and dashboards read, by section. Names that only a replica, or a primary
+/// with replicas, shows are not included: monitoring takes `master_link_status` as the sign of a
+/// link, and its absence as the sign of a primary.
 const NAMES: &[(&str, &str)] = &[
     (
         "Server",
@@ -113,7 +113,7 @@ fn text(client: &mut Client, args: &[&str]) -> String {
     }
 }
 
-/// Sections of an INFO, each with its lines.
+/// Returns the sections of an INFO, each with its lines.
 fn sections(info: &str) -> Vec<(&str, Vec<&str>)> {
     let mut sections: Vec<(&str, Vec<&str>)> = Vec::new();
     for line in info.lines() {
@@ -253,7 +253,7 @@ fn what_was_done_is_counted_and_can_be_forgotten() {
             "connected_clients:8",
             "rdb_changes_since_last_save:8",
         ] {
-            // Whoever looked whether the server is ready said PING.
+            // The check that the server is ready sent a PING.
             let with_ping = line.replace("processed:40", "processed:41");
             let found = info
                 .lines()
@@ -301,7 +301,7 @@ fn loops_say_how_long_they_are_busy() {
     assert!(!everything.contains("# Debug"));
 }
 
-/// A line of `commandstats` without what differs from run to run.
+/// Returns a line of `commandstats` without the parts that differ from run to run.
 fn without_times(line: &str) -> String {
     let (Some(start), Some(end)) = (line.find("usec="), line.find("rejected_calls=")) else {
         return line.to_owned();
@@ -348,7 +348,7 @@ fn memory_adds_up() {
     });
 }
 
-/// Fields of CLIENT LIST that Redis 7.0 does not have.
+/// The fields of CLIENT LIST that Redis 7.0 does not have.
 const LATER_FIELDS: &[&str] = &[
     "watch",
     "lib-name",
@@ -510,7 +510,7 @@ fn the_average_time_to_live_is_that_of_keys_that_have_one() {
     );
 }
 
-/// The names in the first column of the table below a heading of the reference.
+/// Returns the names in the first column of the table below a heading of the reference.
 fn listed(heading: &str) -> BTreeSet<String> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/info.md");
     let text = std::fs::read_to_string(path).unwrap();
@@ -523,9 +523,9 @@ fn listed(heading: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Fields that this test does not see move, and the test that does.
+/// The fields that this test does not see change, and the test that does.
 const MOVED_ELSEWHERE: &[(&str, &str)] = &[
-    // Records are held for moments only; whether one is held when INFO is asked is chance.
+    // Records are held only for moments, so it is chance whether one is held when INFO runs.
     (
         "current_cow_peak",
         "rdb_last_cow_size, which keeps the most",
@@ -576,7 +576,7 @@ const MOVED_ELSEWHERE: &[(&str, &str)] = &[
     ("repl_backlog_histlen", "replication::"),
 ];
 
-/// Fields with numbers, their values, over all that was asked for.
+/// The numeric fields, and whether any query has seen them nonzero.
 #[derive(Default)]
 struct Seen(std::collections::BTreeMap<String, bool>);
 
@@ -638,7 +638,7 @@ fn all(client: &mut Client, lines: &[&str]) {
     }
 }
 
-/// Commands of every kind, clients that wait, listen and watch, scripts, and what expires.
+/// Runs commands of every kind, clients that wait, listen and watch, scripts, and expiring keys.
 fn busy_commands(seen: &mut Seen) {
     let args = ["--threads", "2", "--enable-debug-command", "yes"];
     let server = ServerBuilder::iolite().tcp().args(&args).start().unwrap();
@@ -690,11 +690,11 @@ fn busy_commands(seen: &mut Seen) {
     });
     let info = text(&mut client, &["INFO", "keyspace"]);
     assert!(info.contains(",subexpiry=1\r\n"), "{info}");
-    // It is told a moment after it was counted.
+    // The log reports it a moment after it was counted.
     crate::limits::eventually("the log tells of HTTP", || server.log().contains("of HTTP"));
 }
 
-/// Clients that are denied something, listen, watch and wait.
+/// Runs clients that are denied something, listen, watch and wait.
 fn who_waits(others: &mut [Client]) {
     all(&mut others[0], &["AUTH u x", "SET a b", "AUTH u", "GET b"]);
     all(&mut others[1], &["AUTH v wrong", "AUTH v p", "PUBLISH b c"]);
@@ -729,7 +729,7 @@ fn who_waits(others: &mut [Client]) {
         .unwrap();
 }
 
-/// More scripts than are kept, a function, keys and fields that expire.
+/// Runs more scripts than are cached, a function, and expiring keys and fields.
 fn scripts_and_deadlines(client: &mut Client) {
     for number in 0..600 {
         let script = format!("return {number}");
@@ -759,7 +759,7 @@ fn scripts_and_deadlines(client: &mut Client) {
     );
 }
 
-/// A client that has sent half of a request, and one that reads nothing.
+/// Returns a client that has sent half of a request, and one that reads nothing.
 fn who_is_slow(server: &Server, client: &mut Client) -> [Client; 2] {
     let mut slow = [(); 2].map(|()| server.client().unwrap());
     slow[0]
@@ -773,7 +773,7 @@ fn who_is_slow(server: &Server, client: &mut Client) -> [Client; 2] {
     slow
 }
 
-/// Clients and data beyond their limits.
+/// Exceeds the limits of clients and data.
 fn limits_reached(seen: &mut Seen) {
     let server = start(&["--threads", "1", "--maxclients", "6", "--save", ""]);
     let mut client = server.client().unwrap();
@@ -829,7 +829,7 @@ fn limits_reached(seen: &mut Seen) {
     });
 }
 
-/// Checkpoints and a log, while keys are written.
+/// Makes checkpoints and a log while keys are written.
 fn files_written(seen: &mut Seen) {
     let server = start(&[
         "--threads",

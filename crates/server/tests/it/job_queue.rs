@@ -1,4 +1,4 @@
-//! A job queue as people build it, with workers whose connections are killed at random.
+//! A typical job queue, with workers whose connections are killed at random.
 //!
 //! ```text
 //!   open (hash: job -> priority)    every job not yet done
@@ -7,9 +7,10 @@
 //!   reaper (string, NX PX)          who looks for open jobs that neither wait nor are claimed
 //! ```
 //!
-//! A job is finished in a transaction that watches its claim: who has lost the claim, because it expired
-//! or because somebody else has it now, finishes nothing. So every job is done once, whatever happens to
-//! connections; between taking a job and claiming it, and at any other point, a worker may vanish.
+//! A job is finished in a transaction that watches its claim. A worker that has lost the claim,
+//! because it expired or because another worker has it, finishes nothing. So every job is done
+//! once, whatever happens to connections. A worker may vanish between taking a job and claiming it,
+//! and at any other point.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -23,24 +24,24 @@ use testkit::process::{Server, ServerBuilder};
 
 const JOBS_COUNT: usize = 600;
 const WORKERS_COUNT: usize = 6;
-/// How long a claim holds: short, so that some expire while their owner is alive.
+/// Lifetime of a claim: short, so that some expire while their owner is alive.
 const CLAIM_MS: u64 = 30;
 const REAPER_MS: u64 = 40;
-/// After so long claims hold twice as long, and connections live so, and again after as long: on a machine on
-/// which nobody gets done within such times nothing ever would be.
+/// Time after which the lifetimes of claims and of connections double, repeatedly: on a very slow
+/// machine, no job would otherwise ever be done.
 const DOUBLES_AFTER: Duration = Duration::from_secs(10);
 /// Longer than any machine needs.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// What all threads share.
+/// The state that all threads share.
 struct Shop {
     server: Server,
     closed: AtomicBool,
-    /// Number of each worker's present connection.
+    /// The id of each worker's current connection.
     connections: [AtomicI64; WORKERS_COUNT],
     kills_count: AtomicU64,
     lost_claims_count: AtomicU64,
-    /// By how much times are longer than at the start.
+    /// The factor by which times are longer than at the start.
     slowness: AtomicU64,
 }
 
@@ -107,7 +108,7 @@ impl Shop {
         false
     }
 
-    /// So many milliseconds as a slow machine needs them.
+    /// Returns a number of milliseconds, adjusted to a slow machine.
     fn slower(&self, ms: u64) -> u64 {
         ms * self.slowness.load(Ordering::Relaxed)
     }
@@ -122,13 +123,13 @@ impl Shop {
         format!("{:?}", client.pipeline(&requests))
     }
 
-    /// Works until the shop closes, on a new connection whenever the old one is gone.
+    /// Works until the shop closes, on a new connection whenever the old one is closed.
     fn run_worker(&self, worker: usize) {
         let mut random = Prng::seeded(worker as u64);
         while !self.closed.load(Ordering::Relaxed) {
             let worked = self.connect(worker).and_then(|mut client| {
                 while !self.closed.load(Ordering::Relaxed) {
-                    // Now and then a worker vanishes where it stands.
+                    // Sometimes a worker vanishes at this point.
                     if random.below(20) == 0 {
                         client.send(&["BZPOPMIN", "jobs", "0.02"])?;
                         break;
@@ -164,7 +165,7 @@ impl Shop {
         if claimed == Value::Null {
             return Ok(());
         }
-        // The work: sometimes longer than the claim holds.
+        // The work sometimes takes longer than the claim lives.
         std::thread::sleep(Duration::from_millis(random.below(20) * random.below(3)));
         if !self.finish(client, &claim, &job, &me)? {
             self.lost_claims_count.fetch_add(1, Ordering::Relaxed);
@@ -172,7 +173,7 @@ impl Shop {
         Ok(())
     }
 
-    /// Whether the job was still this worker's.
+    /// Finishes a job. Returns whether the job was still this worker's.
     fn finish(&self, client: &mut Client, claim: &str, job: &str, me: &str) -> io::Result<bool> {
         client.command(&["WATCH", claim])?;
         let owner = client.command(&["GET", claim])?;
@@ -191,7 +192,7 @@ impl Shop {
         Ok(matches!(replies[4], Value::Array(_)))
     }
 
-    /// Puts back what was taken and not finished, if this worker is elected to.
+    /// Puts back jobs that were taken and not finished, if this worker is elected to do so.
     fn reap(&self, client: &mut Client, worker: usize) -> io::Result<()> {
         let me = worker.to_string();
         let holds_ms = self.slower(REAPER_MS).to_string();
@@ -229,7 +230,7 @@ impl Shop {
     }
 }
 
-/// Whether a connection was closed, in whatever way that shows.
+/// Returns whether an error means that the connection was closed.
 fn is_end(error: &io::Error) -> bool {
     matches!(
         error.kind(),

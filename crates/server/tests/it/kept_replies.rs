@@ -1,4 +1,5 @@
-//! Replies that leave only when the log has what they show: with a log that the test moves.
+//! Tests of replies that leave only when the log has the writes that they show, with a log that the
+//! test advances.
 
 use std::io::{ErrorKind, Read};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +12,7 @@ use store::{Cause, DatabaseId, EffectSink};
 use crate::limits::eventually;
 use crate::time::{Rig, is_closed, line, reply, send};
 
-/// Each effect is so long.
+/// Size of each effect.
 const EFFECT_BYTES: u64 = 10;
 
 /// A log without a file.
@@ -20,16 +21,16 @@ struct Double {
     tail: AtomicU64,
     written: AtomicU64,
     durable: AtomicU64,
-    /// Up to where a sync was asked for.
+    /// The position up to which a sync was requested.
     requested: AtomicU64,
-    /// How often it was refused that something is handed to the kernel.
+    /// Number of refused writes to the kernel.
     failures_count: AtomicU64,
     always: AtomicBool,
     is_full: AtomicBool,
     fault: Mutex<Option<String>>,
-    /// A fault is over once somebody has heard of it.
+    /// Whether a fault ends as soon as it has been read.
     heals_at_once: AtomicBool,
-    /// What happens while somebody hears of it.
+    /// The code to run while the fault is read.
     meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
@@ -122,7 +123,7 @@ impl Kept {
         kept
     }
 
-    /// The same where replies wait for the disk.
+    /// As `new`, with replies that wait for the disk.
     fn always() -> Self {
         let kept = Self::new();
         kept.log.always.store(true, Ordering::SeqCst);
@@ -136,7 +137,7 @@ impl Kept {
         eventually("taken up", || node.keeping.log_in_use.is_taken_up());
     }
 
-    /// Has the disk have everything, and says so.
+    /// Makes everything durable, and notifies the node.
     fn sync(&self) {
         let tail = self.log.tail();
         self.log.written.store(tail, Ordering::SeqCst);
@@ -144,13 +145,13 @@ impl Kept {
         self.rig.node().log_moved();
     }
 
-    /// Has the log fail, and says so.
+    /// Makes the log fail, and notifies the node.
     fn fail(&self) {
         self.break_log();
         self.rig.node().log_moved();
     }
 
-    /// Has the log fail before anybody knows.
+    /// Makes the log fail before the node knows.
     fn break_log(&self) {
         *self.log.fault.lock().unwrap() = Some("No space left on device".to_owned());
     }
@@ -160,7 +161,7 @@ impl Kept {
         self.sync();
     }
 
-    /// Sends something, and waits until a sync is asked for whose end this makes.
+    /// Sends a request, and waits until a sync of its effect is requested.
     fn send_and_wait(&self, peer: &mut InProcessPeer, request: &str) {
         self.log.requested.store(0, Ordering::SeqCst);
         tell(peer, request);
@@ -175,7 +176,7 @@ fn tell(peer: &mut InProcessPeer, request: &str) {
     send(peer, format!("{request}\r\n").as_bytes());
 }
 
-/// The first line of the reply.
+/// Sends a request, and returns the first line of the reply.
 fn ask(peer: &mut InProcessPeer, request: &str) -> String {
     tell(peer, request);
     line(peer)
@@ -187,7 +188,7 @@ fn expect_nothing(peer: &mut InProcessPeer) {
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
 }
 
-/// The same where the log is no more: nobody could end that.
+/// The log has ended meanwhile: nothing could end such a refusal.
 #[test]
 fn writes_are_not_refused_for_a_fault_of_a_log_that_has_ended() {
     let kept = Kept::new();
@@ -198,7 +199,7 @@ fn writes_are_not_refused_for_a_fault_of_a_log_that_has_ended() {
     assert!(!kept.rig.node().core.shared.refusals.is_log_faulty());
 }
 
-/// Whoever hears of a fault may come to tell of it when it is over, behind who told of that.
+/// A thread that reads a fault may report it after the fault is over, behind the report of its end.
 #[test]
 fn writes_are_not_refused_for_a_fault_that_is_over() {
     let kept = Kept::new();
@@ -219,7 +220,7 @@ fn what_is_answered_is_in_the_kernel() {
     }
     assert_eq!(kept.log.requested.load(Ordering::SeqCst), 0);
     assert_eq!(reply_of(&mut peer, "GET k"), "19");
-    // What nobody is answered for gets there, too.
+    // Writes without a reply get to the kernel, too.
     tell(&mut peer, "CLIENT REPLY OFF");
     tell(&mut peer, "SET k last");
     eventually("written", || kept.log.written() == 20 * EFFECT_BYTES);
@@ -243,7 +244,7 @@ fn replies_wait_for_the_disk_reads_too() {
     assert_eq!(ask(&mut reads, "GET k"), "$-1");
     kept.send_and_wait(&mut writes, "SET k v");
     kept.send_and_wait(&mut reads, "GET k");
-    // The pipeline goes on, behind what waits.
+    // The pipeline continues after the held reply.
     kept.send_and_wait(&mut writes, "SET k w");
     for peer in [&mut writes, &mut reads] {
         expect_nothing(peer);
@@ -305,7 +306,7 @@ fn a_fault_that_heals_in_time_costs_nothing_but_time() {
     kept.send_and_wait(&mut writes, "SET k v");
     kept.send_and_wait(&mut reads, "GET k");
     kept.fail();
-    // What was only read need not wait for what cannot come.
+    // A reply that only read need not wait for what cannot happen.
     assert_eq!(string(&mut reads), "v");
     expect_nothing(&mut writes);
     kept.rig.clock().advance_ms(50);
@@ -349,7 +350,7 @@ fn waitaof_tells_the_truth() {
     let kept = Kept::new();
     let (mut peer, mut other) = (kept.rig.connect(), kept.rig.connect());
     assert_eq!(ask(&mut other, "SET k v"), "+OK");
-    // Who wrote nothing waits for nothing.
+    // A client that wrote nothing waits for nothing.
     assert_eq!(array(&mut peer, "WAITAOF 1 0 0"), [":1", ":0"]);
     assert_eq!(ask(&mut peer, "SET k v"), "+OK");
     assert_eq!(array(&mut peer, "WAITAOF 0 0 0"), [":0", ":0"]);
@@ -357,12 +358,13 @@ fn waitaof_tells_the_truth() {
     expect_nothing(&mut peer);
     kept.sync();
     assert_eq!(["*2", ":1", ":0"], [(); 3].map(|()| line(&mut peer)));
-    // Written and asked for at once; time is over.
+    // The write and WAITAOF are sent together, and then the time expires.
     kept.send_and_wait(&mut peer, "SET k w\r\nWAITAOF 1 0 70");
     assert_eq!(line(&mut peer), "+OK");
     kept.rig.clock().advance_ms(100);
     assert_eq!(["*2", ":0", ":0"], [(); 3].map(|()| line(&mut peer)));
-    // Replicas never come. The disk is asked for all the same, and may have it by then.
+    // There are no replicas. The sync is requested all the same, and the write may be durable by
+    // then.
     kept.send_and_wait(&mut peer, "SET k w\r\nWAITAOF 1 1 70");
     assert_eq!(line(&mut peer), "+OK");
     assert_eq!(kept.log.requested.load(Ordering::SeqCst), kept.log.tail());
@@ -390,7 +392,7 @@ fn what_a_log_kept_back_leaves_when_it_is_durable_though_the_log_is_not_in_use()
     kept.sync();
     assert_eq!(line(&mut peer), "+OK");
     assert_eq!(line(&mut other), "+OK");
-    // Nothing is appended, and nobody waits.
+    // Nothing is appended, and no client waits.
     let tail = kept.log.tail();
     assert_eq!(ask(&mut peer, "SET k w"), "+OK");
     assert_eq!(kept.log.tail(), tail);
@@ -401,7 +403,7 @@ fn what_a_log_kept_back_leaves_when_it_is_durable_though_the_log_is_not_in_use()
     assert_eq!(line(&mut peer), "+OK");
 }
 
-/// The string that is the reply.
+/// Sends a request, and returns its reply, which is a string.
 fn reply_of(peer: &mut InProcessPeer, request: &str) -> String {
     tell(peer, request);
     string(peer)

@@ -1,4 +1,4 @@
-//! What tools take in memory where files are large.
+//! Measures the memory of tools with large files.
 
 use std::io::{BufWriter, Write as _};
 use std::path::Path;
@@ -8,10 +8,10 @@ use testkit::process::{TemporaryDirectory, iolite_program};
 
 const KEYS: u32 = 200_000;
 const VALUE_BYTES: u16 = 400;
-/// Less than the file has, more than the tool takes: about 5 MB.
+/// Less than the size of the file, and more than the tool needs, which is about 5 MB.
 const DATA_KIB_MAX: u32 = 32 << 10;
 
-/// An RDB file of texts, 84 MB; without a sum, which is 0.
+/// Writes an RDB file of texts, 84 MB, with the checksum 0, which means none.
 fn write(path: &Path) {
     let mut file = BufWriter::new(std::fs::File::create(path).unwrap());
     file.write_all(b"REDIS0011\xfe\x00").unwrap();
@@ -35,7 +35,7 @@ fn an_analysis_takes_less_memory_than_its_file() {
     let directory = TemporaryDirectory::new("large-file").unwrap();
     let path = directory.join("dump.rdb");
     write(&path);
-    // The shell limits the memory that the process may write to.
+    // The shell limits the writable memory of the process.
     let script = format!("ulimit -d {DATA_KIB_MAX}; exec \"$0\" analyze \"$1\" --json");
     let told = Command::new("sh")
         .args(["-c", &script])

@@ -1,4 +1,4 @@
-//! Values of many pages: in and out without copies, and the memory that takes.
+//! Tests of values of many pages: they are received and sent without copies, in bounded memory.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -19,7 +19,7 @@ fn ok(client: &mut Client, args: &[&[u8]]) {
     assert_eq!(reply, Value::Simple("OK".into()), "{:?}", args.first());
 }
 
-/// Bytes that differ at every place where pages or pieces could be mixed up.
+/// Returns bytes that differ wherever pages or pieces could be mixed up.
 fn pattern(count: usize, seed: usize) -> Vec<u8> {
     let bytes = (0..count).map(|at| (at.wrapping_mul(31) ^ (at >> 7) ^ seed).to_le_bytes()[0]);
     bytes.collect()
@@ -46,7 +46,7 @@ fn values_around_every_border_come_back() {
     }
 }
 
-/// A reply is the value as it was when its command ran, whatever came later.
+/// A reply is the value at the time of its command, whatever is written later.
 #[test]
 fn a_reply_is_not_changed_by_later_writes() {
     let server = start(&[]);
@@ -59,7 +59,8 @@ fn a_reply_is_not_changed_by_later_writes() {
     let mut expected = b"$3000000\r\n".to_vec();
     let mut received = vec![0; expected.len()];
     slow.read_exact(&mut received).unwrap();
-    // The reply was begun. The rest of the pipeline runs once it was taken; meanwhile others write.
+    // The reply has begun. The rest of the pipeline runs after it is taken; meanwhile other clients
+    // write.
     client
         .command(&["SETRANGE", "k", "2500000", "other"])
         .unwrap();
@@ -87,7 +88,7 @@ fn replies_that_are_skipped_lend_nothing() {
     );
 }
 
-/// Bytes of a value whose length makes it arrive apart from the rest of its request.
+/// Size of a value that is a bulk upload: it is received separately from the rest of its request.
 const LONG: usize = 300_001;
 
 #[test]
@@ -116,7 +117,7 @@ fn options_hold_for_values_that_arrive_apart() {
         assert_eq!(reply, Value::Error("ERR syntax error".into()));
     }
     assert_eq!(client.command(&["GET", "k"]).unwrap(), bulk(&one));
-    // Of other kinds, and in other places, arguments come with their requests.
+    // Arguments of other kinds and in other places are received with their requests.
     assert_eq!(client.command(&[&b"ECHO"[..], &*two]).unwrap(), bulk(&two));
     ok(&mut client, &[b"MSET", b"a", &one, b"b", &two]);
     assert_eq!(
@@ -193,7 +194,7 @@ fn long_values_take_their_place_in_a_pipeline() {
     assert!(replies == expected);
 }
 
-/// What came of a value is the client's while it is coming, and goes with the client.
+/// The received part of a value belongs to the client, and is freed with the client.
 #[test]
 fn half_a_value_goes_with_its_sender() {
     let server = start(&[]);
@@ -260,7 +261,7 @@ fn limits_hold_for_values_that_arrive_apart() {
     assert!(ended, "closed, not answered");
 }
 
-/// The most a value costs while it is set and read: its bytes and little more.
+/// Returns the peak memory while a value is set and read: its size and little more.
 fn peak_of(value_bytes: usize) -> (u64, u64) {
     let server = start(&[]);
     let mut client = server.client().unwrap();
@@ -293,7 +294,7 @@ fn values_of_256_and_512_mib_are_set_and_read_without_a_second_copy() {
     }
 }
 
-/// A value that is received apart from its request is shown as others are.
+/// A value that is received separately from its request is shown like others.
 #[test]
 fn a_value_that_comes_in_parts_is_shown() {
     let server = start(&[]);
@@ -304,7 +305,7 @@ fn a_value_that_comes_in_parts_is_shown() {
     let mut send = |is_monitored: bool| {
         client.send_raw(head.as_bytes()).unwrap();
         client.send_raw(&value[..value.len() / 2]).unwrap();
-        // Once some of it has come nobody can look at it as a whole any more.
+        // After a part of it has been received, the request can no longer be seen as a whole.
         eventually("half of it has come", || {
             let list = show(&monitor.command(&["CLIENT", "LIST"]).unwrap());
             let waiting = list.split(" qbuf=").skip(1);

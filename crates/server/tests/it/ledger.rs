@@ -1,5 +1,5 @@
-//! Nothing that was acknowledged is lost when the process is killed, and nothing comes back that was
-//! deleted: at every level with a log.
+//! Tests at every level with a log that no acknowledged write is lost when the process is killed,
+//! and that nothing deleted returns.
 //!
 //! ```text
 //!   writers ── numbered writes, in pipelines ──► server ──► kill -9, at any moment
@@ -7,12 +7,13 @@
 //!      └───────────────── compared with ◄───────── started again, read
 //! ```
 //!
-//! The writes of one client are in the log in its order. So what is there after a restart must be what
-//! its first so-and-so many writes made, for a number that is at least that of the acknowledged ones
-//! and at most that of the sent ones: a write that is missing in the middle, a half of a transaction and
-//! a deletion undone all leave no such number.
+//! The writes of one client are in the log in its order. So after a restart, the data must be the
+//! result of its first n writes, where n is at least the number of acknowledged writes and at most
+//! the number of sent ones. A missing write in the middle, half a transaction, or an undone
+//! deletion match no such n.
 //!
-//! `LEDGER_SEED` asks for other moments than CI's, `LEDGER_CYCLES` and `TIER_KILLS` for more of them; [`soak`] writes a record:
+//! `LEDGER_SEED` sets other moments than in CI, `LEDGER_CYCLES` and `TIER_KILLS` set their number;
+//! [`soak`] writes a record:
 //!
 //! ```text
 //! RECORD=target/kills.md cargo test --release -p server --test it ledger::soak \
@@ -37,32 +38,33 @@ const KEYS_PER_WRITER: u64 = 40;
 const PIPELINE_MAX: u64 = 24;
 const CYCLES_COUNT: u64 = 8;
 const TIER_CYCLES_COUNT: u64 = 12;
-/// So many writes a cycle have to be acknowledged, on the whole, or it all shows nothing.
+/// Minimum average number of acknowledged writes per cycle, below which the test would prove
+/// nothing.
 const ACKNOWLEDGED_PER_CYCLE: u64 = 50;
-/// The server lives for this long after it answers, at most.
+/// Maximum time that the server lives after it answers.
 const LIFE_MS_MAX: u64 = 250;
 
-/// What one write did to one key: its number, and whether the key holds it or is gone.
+/// The effect of one write on one key: the write's number, and whether the key then exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Step {
     number: u64,
     is_there: bool,
 }
 
-/// All that one client wrote.
+/// All writes of one client.
 pub(crate) struct Ledger {
     writer: u64,
     random: Prng,
     sent: u64,
     pub(crate) acknowledged: u64,
-    /// Writes that are there since the server lives.
+    /// Number of writes acknowledged before the server's current start.
     base: u64,
-    /// When which write was acknowledged, since then, on the monotonic clock.
+    /// The writes acknowledged since then, with their times on the monotonic clock.
     times: Vec<(u64, u64)>,
     clock: SystemClock,
-    /// The device goes before the server does: errors are its end.
+    /// Whether the device fails before the server does: then errors end the writing.
     outlives_device: bool,
-    /// Of each key what was done to it, oldest first; of old times only the last that counts.
+    /// The steps of each key, oldest first. Of earlier lives, only the last relevant step is kept.
     keys: BTreeMap<u64, Vec<Step>>,
 }
 
@@ -87,13 +89,13 @@ impl Ledger {
         }
     }
 
-    /// The same, for a device that may go before the server does.
+    /// Prepares the ledger for a device that may fail before the server does.
     pub(crate) fn on_a_device(mut self) -> Self {
         self.outlives_device = true;
         self
     }
 
-    /// Writes that were acknowledged since the server lives.
+    /// Returns the number of writes acknowledged since the server's start.
     pub(crate) fn acknowledged_since_start(&self) -> u64 {
         self.acknowledged - self.base
     }
@@ -106,7 +108,7 @@ impl Ledger {
         format!("{}:{key}", self.writer).into_bytes()
     }
 
-    /// The next write.
+    /// Returns the next write.
     fn draw(&mut self) -> Write {
         let number = self.sent + 1;
         let key = self.below(KEYS_PER_WRITER);
@@ -174,7 +176,7 @@ impl Ledger {
         }
     }
 
-    /// One pipeline of writes.
+    /// Sends one pipeline of writes.
     fn write_some(&mut self, client: &mut Client) -> io::Result<()> {
         let mut replies = Vec::new();
         for _ in 0..=self.below(PIPELINE_MAX) {
@@ -206,12 +208,13 @@ impl Ledger {
         Ok(())
     }
 
-    /// Holds what is there against what was written, and forgets what did not come to be.
+    /// Compares the data with the writes, and drops the writes that were lost.
     fn compare(&mut self, client: &mut Client) {
         self.compare_from(client, self.acknowledged);
     }
 
-    /// The same where acknowledged writes may be lost: when those were acknowledged that are.
+    /// As `compare`, if acknowledged writes may be lost. Returns the times at which the lost ones
+    /// were acknowledged.
     pub(crate) fn compare_with_window(&mut self, client: &mut Client) -> Vec<u64> {
         let times = std::mem::take(&mut self.times);
         let made = self.compare_from(client, self.base);
@@ -219,7 +222,7 @@ impl Ledger {
         lost.map(|(_, at_ns)| at_ns).collect()
     }
 
-    /// The number of writes that are there, which is not below `lowest`.
+    /// Returns the number of writes in the data, and asserts that it is at least `lowest`.
     pub(crate) fn compare_from(&mut self, client: &mut Client, lowest: u64) -> u64 {
         let keys = self.keys.keys();
         let found: BTreeMap<u64, Option<u64>> = keys
@@ -256,13 +259,13 @@ impl Ledger {
     }
 }
 
-/// What a key holds after so many writes.
+/// Returns what a key holds after this number of writes.
 fn after(steps: &[Step], number: u64) -> Option<u64> {
     let last = steps.iter().rev().find(|step| step.number <= number)?;
     last.is_there.then_some(last.number)
 }
 
-/// The number at the beginning of a value.
+/// Returns the number at the beginning of a value.
 fn number_of(value: Value) -> Option<u64> {
     match value {
         Value::Bulk(bytes) => {
@@ -274,7 +277,7 @@ fn number_of(value: Value) -> Option<u64> {
     }
 }
 
-/// A server over `directory`.
+/// Starts a server on `directory`.
 pub(crate) fn start(directory: &Path, level: &str) -> Server {
     start_with(directory, level, &[])
 }
@@ -294,12 +297,12 @@ fn start_with(directory: &Path, level: &str, args: &[&str]) -> Server {
     server.args(args).start().unwrap()
 }
 
-/// What a run came to.
+/// The results of a run.
 #[derive(Debug, Default)]
 struct Figures {
     cycles: u64,
     acknowledged: u64,
-    /// Cycles that were killed while the server was still loading.
+    /// Number of cycles that were killed while the server was still loading.
     killed_while_loading: u64,
     checkpoints: u64,
 }
@@ -311,7 +314,7 @@ fn run(level: &str, args: &[&str], cycles: u64, seed: u64) -> Figures {
         .map(|writer| Ledger::new(writer, seed))
         .collect();
     let mut figures = Figures::default();
-    // On a slow machine more cycles until enough was written.
+    // On a slow machine, more cycles run until enough was written.
     let is_enough = |figures: &Figures| {
         figures.cycles >= cycles && figures.acknowledged > cycles * ACKNOWLEDGED_PER_CYCLE
     };
@@ -339,14 +342,14 @@ fn run(level: &str, args: &[&str], cycles: u64, seed: u64) -> Figures {
     ledgers
         .iter_mut()
         .for_each(|ledger| ledger.compare(&mut client));
-    // It may just be making a checkpoint.
+    // A checkpoint may be in progress.
     drop(server);
     fs::remove_dir_all(&directory).unwrap();
     figures
 }
 
-/// Lets all write for a while, with checkpoints in between, and ends it all with `kill`; how many checkpoints
-/// were asked for.
+/// Lets all clients write for a while, with checkpoints in between, and ends with `kill`. Returns
+/// the number of checkpoints requested.
 pub(crate) fn live(
     server: &Server,
     ledgers: &mut [Ledger],
@@ -433,7 +436,8 @@ fn nothing_is_lost_by_a_kill_at_always() {
     check("always");
 }
 
-/// Values leave memory after every command, segments are short and rewritten, and every checkpoint names some.
+/// Values leave memory after every command, segments are short and rewritten, and every checkpoint
+/// names some segments.
 #[test]
 fn a_kill_with_a_tier_loses_nothing() {
     let tier = ["--tier-path", ".", "--tier-demote-at", "0"];
@@ -442,7 +446,7 @@ fn a_kill_with_a_tier_loses_nothing() {
     check_with("os", &args, number_from("TIER_KILLS", TIER_CYCLES_COUNT));
 }
 
-/// Writes a record to where `RECORD` says, below the root; or shows it.
+/// Writes a record to the path in `RECORD`, relative to the root, or prints it.
 #[allow(clippy::print_stdout, reason = "for who reads the run")]
 pub(crate) fn record(text: &str) {
     match std::env::var("RECORD") {

@@ -1,4 +1,4 @@
-//! Clients and servers that come and go: killing, pausing, stopping.
+//! Tests of clients and servers that come and go: killing, pausing, stopping.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -162,7 +162,7 @@ fn a_pause_ends_by_itself_and_keeps_the_order_of_a_pipeline() {
 fn what_expires_during_a_pause_goes_when_it_is_over() {
     let server = start(&[]);
     let mut client = server.client().unwrap();
-    // Twice as long each time, until the pause begins before the key's end.
+    // The lifetime doubles each time, until the pause begins before the key expires.
     for lifetime_ms in (0..12).map(|doublings| (20_u64 << doublings).to_string()) {
         let requests = [
             vec!["SET", "key", "value", "PX", &lifetime_ms],
@@ -210,7 +210,7 @@ fn replies_before_shutdown_are_delivered() {
     assert_eq!(client.receive().unwrap(), None);
 }
 
-/// Asks for a value larger than any socket holds, then has somebody else stop the server.
+/// Requests a value larger than any socket holds, then lets another client stop the server.
 fn stop_while_a_reply_waits(server: &Server, bytes: usize) -> Client {
     let mut reader = server.client().unwrap();
     let value = "x".repeat(bytes);
@@ -274,7 +274,7 @@ fn start_with_port() -> (Server, u16) {
     (server, port)
 }
 
-/// What the server at the other end of a connection is known by.
+/// Returns the identity of the server at the other end of a connection.
 fn run_id(client: &mut Client) -> Option<String> {
     let Ok(Value::Bulk(text)) = client.command(&["INFO", "server"]) else {
         return None;
@@ -284,7 +284,8 @@ fn run_id(client: &mut Client) -> Option<String> {
     line.map(str::to_owned)
 }
 
-/// Whether this server answers there: a port that it has left may be taken by another one at once.
+/// Returns whether this server answers there: another process may take a port at once after the
+/// server left it.
 fn answers_at(server: &Server, host: [u8; 4], port: u16) -> bool {
     let own = run_id(&mut Client::connect_unix(&server.socket()).unwrap());
     let there = Client::connect_tcp(SocketAddr::from((host, port)));
@@ -297,7 +298,7 @@ fn the_server_moves_to_another_port_and_keeps_its_clients() {
     let mut client = server.client().unwrap();
     let move_to =
         |client: &mut Client, port: u16| ask(client, &["CONFIG", "SET", "port", &port.to_string()]);
-    // Whoever else looks for a port may take one between the finding and the moving.
+    // Another process may take the port between the search and the move.
     let mut told = String::new();
     let new = (0..20).map(|_| free_port().unwrap()).find(|port| {
         told = move_to(&mut client, *port);
@@ -334,7 +335,7 @@ fn addresses_change_at_one_port_also_where_one_covers_the_others() {
         ("127.0.0.1", false),
     ] {
         assert_eq!(bind(addresses), "+OK", "{addresses}");
-        // Who comes in the instant in which the socket closes that had this address is turned away.
+        // A client that connects at the moment when the socket with this address closes is refused.
         eventually("the address answers", || answers_at(&server, HERE, port));
         eventually("the other address answers or not", || {
             answers_at(&server, [127, 0, 0, 2], port) == other_answers

@@ -1,4 +1,5 @@
-//! What a client may not do to the server or to others: each limit, and what hitting it answers.
+//! Tests of what a client may not do to the server or to other clients: each limit, and the reply
+//! when it is hit.
 
 use std::io::{Read as _, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -19,7 +20,7 @@ fn ask(client: &mut Client, args: &[&str]) -> String {
     show(&client.command(args).unwrap())
 }
 
-/// Polls until `done`, for at most three minutes.
+/// Polls until `done` returns true, for at most three minutes.
 pub(crate) fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let patience = Patience::of(Duration::from_secs(180));
     while !done() {
@@ -65,7 +66,7 @@ fn a_place_that_becomes_free_can_be_taken() {
 fn a_silent_client_is_closed_after_its_time() {
     let server = start(&["--timeout", "1"]);
     let mut silent = None;
-    // A client that is kept from the processor for so long before it asks is silent as well.
+    // If the system does not run this client for that long, the client counts as silent, too.
     eventually("somebody is answered in time", || {
         let mut client = server.client().unwrap();
         let is_answered = client.command(&["PING"]).is_ok();
@@ -85,7 +86,7 @@ fn a_client_that_does_not_read_is_closed_at_its_output_limit() {
     let mut deaf = UnixStream::connect(server.socket()).unwrap();
     deaf.set_write_timeout(Some(Duration::from_secs(20)))
         .unwrap();
-    // The write may fail half way: that is the server closing the connection.
+    // The write may fail midway if the server closes the connection.
     let _sent = deaf.write_all(&b"*2\r\n$3\r\nGET\r\n$3\r\nbig\r\n".repeat(64));
     eventually("the limit closes it", || {
         ask(&mut good, &["INFO", "stats"]).contains("client_output_buffer_limit_disconnections:1")
@@ -93,8 +94,8 @@ fn a_client_that_does_not_read_is_closed_at_its_output_limit() {
     assert_eq!(ask(&mut good, &["STRLEN", "big"]), format!(":{}", 1 << 20));
 }
 
-/// What is longer than the hard limit is not sent to whoever would read it either, and what a transaction
-/// did before it came to that is done.
+/// A reply longer than the hard limit is not sent even to a client that reads it. What a
+/// transaction did before such a reply remains done.
 #[test]
 fn one_reply_beyond_the_hard_limit_closes_its_client() {
     for threads in ["1", "3"] {
@@ -120,7 +121,8 @@ fn one_reply_beyond_the_hard_limit_closes_its_client() {
             b"MULTI\r\nSET before 1\r\nLRANGE list 0 -1\r\nSET behind 1\r\nEXEC\r\n",
         ];
         for (times, request) in (1..).zip(requests) {
-            // Where the worker's turn ends between two replies, one is sent before the other is there.
+            // If the worker's turn ends between two replies, the first is sent before the second
+            // exists.
             let tries = if request.starts_with(b"PING") {
                 1_000
             } else {
@@ -141,17 +143,18 @@ fn one_reply_beyond_the_hard_limit_closes_its_client() {
     }
 }
 
-/// How many bytes, at most `bytes_max`, a client is sent that asks for something and is closed for it.
+/// Returns the number of bytes, at most `bytes_max`, that a client receives before its request gets
+/// it disconnected.
 fn told_until_closed(server: &Server, request: &[u8], bytes_max: u64) -> usize {
     let mut client = UnixStream::connect(server.socket()).unwrap();
     client.write_all(request).unwrap();
     let mut told = Vec::new();
-    // It may be reset.
+    // The connection may be reset.
     let _end = client.take(bytes_max).read_to_end(&mut told);
     told.len()
 }
 
-/// As in Redis: what announces a long argument is known, and no longer input that waits.
+/// As in Redis, the header of a long argument counts as parsed, and no longer as waiting input.
 #[test]
 fn of_a_long_argument_that_is_coming_only_itself_is_told() {
     let server = start(&[]);
@@ -175,7 +178,7 @@ fn of_a_long_argument_that_is_coming_only_itself_is_told() {
     }
 }
 
-/// How the kernel ranks the server, beside how it ranked it before that was asked for.
+/// Compares the kernel's rank of the server with its rank before the setting.
 #[test]
 fn the_kernel_is_told_whom_to_spare() {
     let server = start(&[]);
@@ -207,12 +210,12 @@ fn the_kernel_is_told_whom_to_spare() {
     assert_eq!(score(), before);
 }
 
-/// A client that asks for `key` so many times and reads nothing.
+/// Returns a client that requests `key` this many times and reads nothing.
 fn deaf(server: &Server, key: &str, times: usize) -> UnixStream {
     let mut deaf = UnixStream::connect(server.socket()).unwrap();
     deaf.set_write_timeout(Some(Duration::from_secs(20)))
         .unwrap();
-    // The write may fail half way: that is the server closing the connection.
+    // The write may fail midway if the server closes the connection.
     let _sent = deaf.write_all(format!("GET {key}\r\n").repeat(times).as_bytes());
     deaf
 }
@@ -242,13 +245,13 @@ fn a_long_pipeline_is_answered_though_nobody_reads_before_its_end() {
             .chunks(reply.len())
             .all(|one| one == reply.as_bytes())
     );
-    // Nothing of it is held any more.
+    // All of its memory is freed.
     eventually("what waited for the client is given back", || {
         figure(&mut client, "mem_clients_normal") < 1_000_000
     });
 }
 
-/// The number behind `name:` in INFO.
+/// Returns the number after `name:` in INFO.
 fn figure(client: &mut Client, name: &str) -> u64 {
     let Value::Bulk(text) = client.command(&["INFO", "everything"]).unwrap() else {
         panic!("INFO is a string");
@@ -259,7 +262,7 @@ fn figure(client: &mut Client, name: &str) -> u64 {
     found.parse().unwrap()
 }
 
-/// Who sees all commands counts as a subscriber, and those that run wait for nobody.
+/// A monitor counts as a subscriber, and the monitored commands do not wait for it.
 #[test]
 fn a_monitor_that_does_not_read_is_closed_at_the_limit_of_subscribers() {
     for threads in ["1", "3"] {
@@ -283,7 +286,7 @@ fn a_monitor_that_does_not_read_is_closed_at_the_limit_of_subscribers() {
         });
         let closed = figure(&mut good, "client_output_buffer_limit_disconnections");
         assert_eq!(closed, 3);
-        // What they were sent before is whole lines and a part of one.
+        // Before that, the monitors received whole lines and a part of one.
         while let Ok(Some(line)) = deaf[0].receive() {
             assert!(show(&line).contains(" ["), "{line:?}");
         }
@@ -354,7 +357,7 @@ fn incomplete_requests_count_as_what_clients_hold() {
     let greedy: Vec<_> = (0..8)
         .map(|_| {
             let mut greedy = UnixStream::connect(server.socket()).unwrap();
-            // It may be evicted before it sent everything.
+            // The client may be evicted before it sent everything.
             let _sent = greedy.write_all(&half);
             greedy
         })
@@ -382,7 +385,7 @@ fn what_sessions_hold_counts_as_what_clients_hold() {
         for client in &mut greedy {
             ask(client, &["CLIENT", "SETNAME", "greedy"]);
             for request in requests {
-                // It may be evicted at any time.
+                // The client may be evicted at any time.
                 let sent = client.send(request);
                 if sent.is_ok() && request[0] != "BLPOP" {
                     let _answer = client.receive();
@@ -401,7 +404,7 @@ fn what_sessions_hold_counts_as_what_clients_hold() {
     }
 }
 
-/// `tot-mem` of each client of that name.
+/// Returns `tot-mem` of each client with that name.
 fn held_by_the_greedy(client: &mut Client) -> Vec<usize> {
     let list = ask(client, &["CLIENT", "LIST"]);
     let lines = list
@@ -426,7 +429,7 @@ fn a_limit_for_all_clients_holds_as_soon_as_it_is_lowered() {
     eventually("all is held", || {
         figure(&mut good, "mem_clients_normal") > 900 << 10
     });
-    // Before anybody looks at the time the limit is gone again.
+    // The limit is lifted again before the next timed check.
     good.send_raw(b"CONFIG SET maxmemory-clients 700kb\r\nCONFIG SET maxmemory-clients 0\r\n")
         .unwrap();
     for _ in 0..2 {
@@ -440,7 +443,7 @@ fn a_limit_for_all_clients_holds_as_soon_as_it_is_lowered() {
     });
 }
 
-/// A client that is answered holds what it held before it waited.
+/// After its reply, a client holds as much as before its wait.
 #[test]
 fn who_waits_no_longer_holds_nothing_for_it() {
     let server = start(&[]);
@@ -467,7 +470,7 @@ fn requests_that_wait_for_the_end_of_a_pause_count_as_what_clients_hold() {
     let value = "x".repeat(10_000);
     let mut held: Vec<_> = (0..2).map(|_| server.client().unwrap()).collect();
     for client in &mut held {
-        // Not one long value, which arrives apart.
+        // Not one long value, which would be a bulk upload.
         let mut request = vec!["RPUSH", "key"];
         request.extend([value.as_str(); 60]);
         let _sent = client.send(&request);
@@ -522,7 +525,7 @@ fn keys_go_for_what_clients_hold_though_nobody_writes() {
     }
 }
 
-/// Timers of the sockets that the server has to the peers of `port`, as the kernel lists them.
+/// Returns the timers of the server's sockets to the peers of `port`, as the kernel lists them.
 fn keepalive_timers(port: u16) -> Vec<String> {
     let local = format!(":{port:04X}");
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
@@ -588,7 +591,7 @@ fn before_authentication_only_little_may_be_sent() {
         "-ERR Protocol error: unauthenticated multibulk length"
     );
     assert_eq!(client.receive().unwrap(), None);
-    // What comes behind AUTH in the same packet has the ordinary limits.
+    // Requests after AUTH in the same packet have the ordinary limits.
     let mut client = server.client().unwrap();
     let value = "x".repeat(100_000);
     let requests = [
@@ -635,8 +638,8 @@ fn full_memory_refuses_writes_and_keeps_reads_up() {
     assert_eq!(ask(&mut client, &["SET", "more", "value"]), "+OK");
 }
 
-/// Ten arguments of sixteen kilobytes, the last one missing its end: all that may be sent before
-/// authentication, and never a request.
+/// Returns ten arguments of sixteen kilobytes, the last one without its end: the maximum that may
+/// be sent before authentication, and never a request.
 fn junk_before_authentication() -> Vec<u8> {
     let mut junk = b"*10\r\n".to_vec();
     for _ in 0..10 {
@@ -648,8 +651,8 @@ fn junk_before_authentication() -> Vec<u8> {
     junk
 }
 
-/// Lets `count` strangers send what they may, some of them again and again without reading, and
-/// gives the bytes by which the server's memory has grown at most.
+/// Lets `count` unauthenticated clients send what they may, some of them repeatedly without
+/// reading. Returns the maximum growth of the server's memory in bytes.
 fn strangers(server: &Server, count: usize) -> u64 {
     let before = server.rss_bytes().unwrap();
     let junk = junk_before_authentication();
@@ -662,7 +665,7 @@ fn strangers(server: &Server, count: usize) -> u64 {
         };
         stranger.set_nonblocking(true).unwrap();
         let bytes = if number % 4 == 3 { &pings } else { &junk };
-        // Whoever is closed, or whose socket is full, has done what it can.
+        // A client that is disconnected, or whose socket is full, has done what it can.
         let _sent = stranger.write_all(bytes);
         connected.push(stranger);
         if number % 100 == 99 {

@@ -1,11 +1,11 @@
-//! Histories of four clients, each of which a checker must be able to explain by one order of all
-//! operations.
+//! Histories of four clients: for each, a checker must find one order of all operations that
+//! explains it.
 //!
 //! The clients send single commands, commands on several keys, transactions, and transactions that
-//! watch keys, to few keys. What they sent and were answered is written down with moments in one order;
-//! the checker and its model of a server are the Go program in `tests/linearizability`. A history of
-//! clients that break one rule of it shows that the checker would notice: each of these histories is
-//! what a server with that bug would give.
+//! watch keys, to few keys. Their requests and replies are recorded with moments in one order. The
+//! checker and its model of a server are the Go program in `tests/linearizability`. Histories of
+//! clients that break one rule show that the checker would notice: each of these is what a server
+//! with that bug would produce.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -26,19 +26,19 @@ const OPERATIONS: usize = 10_000;
 const CLIENTS: usize = 4;
 const KEYS: u64 = 5;
 
-/// A rule that clients break.
+/// The rule that clients break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bug {
     None,
     /// Transactions are sent as single commands: as if EXEC took no locks.
     NoLocks,
-    /// Nothing is watched.
+    /// No key is watched.
     NoWatch,
-    /// Of the keys that are watched, the last is not.
+    /// The last of the keys to watch is not watched.
     ForgetsAKey,
 }
 
-/// A client that writes its history.
+/// A client that records its history.
 struct Recorder<'c> {
     number: usize,
     client: Client,
@@ -46,7 +46,7 @@ struct Recorder<'c> {
     random: Prng,
     bug: Bug,
     history: String,
-    /// How many operations it recorded.
+    /// Number of operations recorded.
     count: usize,
 }
 
@@ -98,14 +98,14 @@ impl Checker {
         for file in ["main.go", "model.go", "go.mod"] {
             fs::copy(sources.join(file), directory.join(file)).unwrap();
         }
-        // Checksums are written down beside the copy; the repository needs none.
+        // Checksums are written beside the copy. The repository does not need them.
         let go = |words: &[&str]| run(Command::new("go").args(words).current_dir(&directory));
         go(&["mod", "tidy"]);
         go(&["build", "-o", "checker", "."]);
         Self(directory.join("checker"))
     }
 
-    /// Whether all histories are linearizable, and what the checker said.
+    /// Returns whether all histories are linearizable, and the checker's output.
     fn check(&self, histories: &[PathBuf]) -> (bool, String) {
         let output = Command::new(&self.0).args(histories).output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -113,7 +113,7 @@ impl Checker {
     }
 }
 
-/// A history of an empty server, in a file.
+/// Records a history of an empty server in a file.
 fn record(server: &Server, seed: u64, bug: Bug) -> PathBuf {
     server.client().unwrap().command(&["FLUSHALL"]).unwrap();
     let clock = AtomicU64::new(0);
@@ -147,7 +147,7 @@ fn record(server: &Server, seed: u64, bug: Bug) -> PathBuf {
 }
 
 impl Recorder<'_> {
-    /// Does something at random.
+    /// Runs a random operation.
     fn act(&mut self) {
         match self.below(10) {
             0..4 => {
@@ -163,7 +163,7 @@ impl Recorder<'_> {
         }
     }
 
-    /// A transaction of what it has watched, read and written.
+    /// Runs a transaction that watches keys, reads them and writes.
     fn watching(&mut self) {
         let (first, second) = (self.key(), self.key());
         let watch = format!("WATCH {first} {second}");
@@ -179,11 +179,11 @@ impl Recorder<'_> {
         self.transaction();
     }
 
-    /// Several commands as one.
+    /// Runs several commands as one transaction.
     fn transaction(&mut self) {
         let mut commands = Vec::new();
         if self.below(100) == 0 {
-            // So many that it runs beside the workers.
+            // So many commands that the transaction is offloaded.
             commands = vec![format!("INCR {}", self.key()); 1100];
         }
         for _ in 0..=self.below(4) {
@@ -209,7 +209,7 @@ impl Recorder<'_> {
         self.note("exec", &commands, call, &reply);
     }
 
-    /// A command on one key.
+    /// Returns a command on one key.
     fn single(&mut self) -> String {
         let (key, value) = (self.key(), self.below(100));
         match self.below(7) {
@@ -222,7 +222,7 @@ impl Recorder<'_> {
         }
     }
 
-    /// A command on several keys, or all.
+    /// Returns a command on several keys, or all.
     fn several(&mut self) -> String {
         let (one, other, value) = (self.key(), self.key(), self.below(100));
         match self.below(40) {
@@ -241,14 +241,14 @@ impl Recorder<'_> {
         self.pretend(kind, line, line);
     }
 
-    /// Sends one line and writes down that it was another one.
+    /// Sends one line and records another one.
     fn pretend(&mut self, kind: &str, told: &str, sent: &str) {
         let call = self.now();
         let reply = send(&mut self.client, sent).replace("PONG", "OK");
         self.note(kind, &[told.to_owned()], call, &reply);
     }
 
-    /// Writes an operation down that returns now.
+    /// Records an operation that returns now.
     fn note(&mut self, kind: &str, commands: &[String], call: u64, reply: &str) {
         let end = self.now();
         let quoted = |line: &String| {

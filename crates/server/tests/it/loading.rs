@@ -1,4 +1,4 @@
-//! What clients get while data is being loaded.
+//! Tests of the replies to clients while data is loaded.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -52,7 +52,7 @@ fn clients_are_told_to_wait_and_how_long() {
     }
 }
 
-/// A client that asks a replica whose data is on its way learns from it where else to go.
+/// A client of a replica that is receiving its data learns from it which other nodes to ask.
 #[test]
 fn who_loads_tells_of_its_cluster() {
     let rig = Rig::new(&["--cluster-enabled", "yes"]);
@@ -69,17 +69,18 @@ fn who_loads_tells_of_its_cluster() {
     assert!(told("COUNTKEYSINSLOT 1").starts_with("-LOADING"));
 }
 
-/// As Redis does: whoever wants a server gone that still loads does not wait for the end of that.
+/// As in Redis, stopping a server that still loads does not wait for the end of loading.
 #[test]
 fn a_signal_or_a_client_stops_a_server_that_loads() {
     for how in ["-TERM", "-INT", "SHUTDOWN"] {
-        // The more there is to load the longer that takes, until it is met loading.
+        // With more data, loading takes longer, until the stop meets the server loading.
         let is_met = (0..5).any(|doublings| is_stopped_while_it_loads(how, 400_000 << doublings));
         assert!(is_met, "{how}: everything was loaded first");
     }
 }
 
-/// Starts a server that has so many keys to load and stops it; whether that was before the end of the loading.
+/// Starts a server with this many keys to load and stops it. Returns whether the stop came before
+/// the end of loading.
 fn is_stopped_while_it_loads(how: &str, keys_count: u32) -> bool {
     let directory = TemporaryDirectory::new("loading").unwrap();
     let file = std::fs::File::create(directory.join("appendonly.aof")).unwrap();

@@ -1,5 +1,5 @@
-//! What is acknowledged at each level is in the log: with the real log on a device that loses power, fills up
-//! and fails.
+//! Tests that acknowledged writes are in the log at each level, with the real log on a device that
+//! loses power, fills up and fails.
 
 use std::collections::HashSet;
 use std::fs;
@@ -48,7 +48,7 @@ impl Logged {
             ..Options::default()
         };
         let log = Log::open(device, clock, Path::new(DIRECTORY), 0, options).unwrap();
-        // The name of the log's directory is its maker's business.
+        // Making the name of the log's directory durable is up to its creator.
         disk.settle();
         log.set_level(level);
         let stop = Arc::new(AtomicBool::new(false));
@@ -85,7 +85,7 @@ impl Drop for Logged {
     }
 }
 
-/// The canonical commands that a device has in its log, as requests.
+/// Returns the canonical commands in the log of a device, as requests.
 fn commands_on(disk: &SimulatedDisk) -> HashSet<Vec<u8>> {
     let device: Arc<dyn Disk> = Arc::new(disk.clone());
     let mut reader = Reader::open(device, Path::new(DIRECTORY), 0).unwrap();
@@ -100,7 +100,7 @@ fn commands_on(disk: &SimulatedDisk) -> HashSet<Vec<u8>> {
     commands
 }
 
-/// A request that is its own effect.
+/// Returns a request that is its own effect.
 fn set(key: &str, value: usize) -> Vec<u8> {
     let value = value.to_string();
     let (key_bytes, value_bytes) = (key.len(), value.len());
@@ -113,7 +113,7 @@ fn ask(peer: &mut InProcessPeer, request: &str) -> String {
     line(peer)
 }
 
-/// Writes until it is told to stop, and notes what was acknowledged.
+/// Writes until `is_over` is set, and records the acknowledged writes.
 fn write_on(
     mut peer: InProcessPeer,
     name: &str,
@@ -146,8 +146,8 @@ fn write_on(
     }
 }
 
-/// Writes from several clients to two workers, and a power cut meanwhile: how many writes were acknowledged
-/// before it, and how many of these are lost.
+/// Writes from several clients to two workers, with a power cut meanwhile. Returns how many writes
+/// were acknowledged before it, and how many of these are lost.
 fn power_cut(level: Level, seed: u64) -> (usize, usize) {
     let logged = Logged::new("2", level);
     let acknowledged = Arc::new(Mutex::new(Vec::new()));
@@ -165,7 +165,8 @@ fn power_cut(level: Level, seed: u64) -> (usize, usize) {
     eventually("enough is acknowledged", || {
         acknowledged.lock().unwrap().len() >= wanted
     });
-    // Nobody can be told of anything that happens behind this.
+    // Under this lock, no client can record an acknowledgement of anything that happens after the
+    // crash.
     let (kept, found) = {
         let acknowledged = acknowledged.lock().unwrap();
         (acknowledged.clone(), logged.disk.crash(seed))
@@ -187,7 +188,7 @@ fn what_is_acknowledged_at_always_survives_a_power_cut() {
     }
 }
 
-/// The test above can fail: it does where nobody waits for the disk.
+/// The test above can fail: it does if no reply waits for the disk.
 #[test]
 fn what_is_acknowledged_without_the_disk_does_not() {
     let lost = (0..20).map(|seed| power_cut(Level::Os, seed % 4).1);
@@ -208,7 +209,7 @@ fn without_waiting_for_the_disk_what_is_acknowledged_is_in_the_kernel() {
                 requests.push(request);
             }
         }
-        // As after the end of this process: what the device was given is there.
+        // As after the end of this process: everything that was written to the device is there.
         let commands = commands_on(&logged.disk);
         assert!(requests.iter().all(|request| commands.contains(request)));
     }
@@ -225,7 +226,7 @@ fn a_full_disk_refuses_writes_and_heals() {
             .fail(logged.disk.operations()..u64::MAX, Fault::Full);
         send(&mut writes, &set("lost", 1));
         eventually("there is a fault", || {
-            // A write alone may not have reached the device yet.
+            // The write itself may not have reached the device yet.
             logged.log.request_sync(logged.log.tail());
             logged.log.fault().is_some()
         });
@@ -234,7 +235,8 @@ fn a_full_disk_refuses_writes_and_heals() {
         });
         send(&mut reads, b"GET k\r\n");
         assert_eq!(reply(&mut reads), "v\r\n");
-        // It was refused, or it ran: then it has its reply if it was in the kernel, and hears of it otherwise.
+        // The command was refused, or it ran. If it ran, its reply is OK if the write was in the
+        // kernel, and an error otherwise.
         let mut first = [0];
         eventually("answered", || {
             logged.rig.clock().advance_ms(150);
@@ -277,7 +279,7 @@ fn the_operator_is_told_of_a_full_disk_and_of_its_end() {
     logged.disk.fail(full, Fault::Full);
     send(&mut client, &set("k", 1));
     eventually("it is told", || {
-        // The write alone may not have reached the device yet.
+        // The write itself may not have reached the device yet.
         logged.log.request_sync(logged.log.tail());
         told("The log cannot be written: log/") == 1
     });

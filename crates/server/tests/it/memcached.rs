@@ -1,4 +1,4 @@
-//! The memcached port of the built server.
+//! Tests of the memcached port of the built server.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use protocol::Value;
 use testkit::process::{Server, ServerBuilder, free_port, temporary_directory};
 
-/// A server with a memcached port, and that port.
+/// Starts a server with a memcached port, and returns both.
 fn start(args: &[&str]) -> (Server, u16) {
     let port = free_port().unwrap();
     let number = port.to_string();
@@ -32,7 +32,7 @@ impl Client {
         self.0.write_all(bytes).unwrap();
     }
 
-    /// As many bytes as `text` has, which must be it.
+    /// Reads as many bytes as `text` has, and asserts that they are equal.
     fn expect(&mut self, text: &[u8]) {
         let mut told = vec![0; text.len()];
         self.0.read_exact(&mut told).unwrap();
@@ -44,13 +44,13 @@ impl Client {
         );
     }
 
-    /// Sends, and has this told.
+    /// Sends bytes, and expects this text.
     fn tell(&mut self, bytes: &str, text: &str) {
         self.send(bytes.as_bytes());
         self.expect(text.as_bytes());
     }
 
-    /// A line without its end.
+    /// Returns a line without its end.
     fn line(&mut self) -> String {
         let mut line = Vec::new();
         let mut byte = [0];
@@ -100,7 +100,7 @@ fn both_protocols_see_one_store_and_flags_outlive_a_restart() {
     std::fs::remove_dir_all(directory).unwrap();
 }
 
-/// The marks are the log's, too.
+/// The marks are in the log, too.
 #[test]
 fn one_client_fetches_what_is_out_of_date_also_after_a_restart() {
     let directory = temporary_directory("memcached-stale").unwrap();
@@ -110,7 +110,7 @@ fn one_client_fetches_what_is_out_of_date_also_after_a_restart() {
     let [mut one, mut other] = [Client::connect(port), Client::connect(port)];
     one.tell("ms k 3 F7\r\nold\r\n", "HD\r\n");
     one.tell("md k I T600\r\n", "HD\r\n");
-    // Many requests at once, around the one that is asked for once more.
+    // Many requests are sent at once, around the one that is repeated.
     let input = "ms a 1\r\nx\r\nmg a v\r\nmg k v f\r\nmg k v\r\nmg a v\r\nmn\r\n";
     let told = "HD\r\nVA 1\r\nx\r\nVA 3 f7 W X\r\nold\r\nVA 3 X Z\r\nold\r\nVA 1\r\nx\r\nMN\r\n";
     one.tell(input, told);
@@ -127,7 +127,7 @@ fn one_client_fetches_what_is_out_of_date_also_after_a_restart() {
     one.expect(b"old\r\n");
     one.tell(&format!("ms k 3 C{cas}\r\nnew\r\n"), "HD\r\n");
     one.tell("mg k v\r\n", "VA 3\r\nnew\r\n");
-    // Who asks for what is not there is told to make it, and nobody else is.
+    // The first client that asks for a missing item is asked to make it, and no other client is.
     one.tell("mg none v N60\r\n", "VA 0 W\r\n\r\n");
     one.tell("mg none v N60\r\n", "VA 0 Z\r\n\r\n");
     one.tell(
@@ -165,7 +165,7 @@ fn a_client_waits_while_clients_are_paused_and_goes_on() {
         .command(&["CLIENT", "PAUSE", "60000", "WRITE"])
         .unwrap();
     client.send(b"get k\r\nset k 0 0 1\r\nw\r\nget k\r\nversion\r\n");
-    // In one go with what waits, or before it.
+    // Together with the waiting requests, or before them.
     let waits = || {
         let mut redis = server.client().unwrap();
         let Value::Bulk(info) = redis.command(&["INFO", "clients"]).unwrap() else {
@@ -260,7 +260,7 @@ fn limits_are_named_and_hold() {
     assert!(client.is_closed());
 }
 
-/// Debian's test of a memcached server (libmemcached-tools).
+/// Runs Debian's test of a memcached server (libmemcached-tools).
 #[test]
 #[ignore = "needs Debian's memccapable"]
 fn memccapable_finds_nothing_amiss() {

@@ -1,4 +1,5 @@
-//! Memory that lies idle is found and given back, as `activedefrag` and MEMORY PURGE ask.
+//! Tests that idle memory is found and returned to the system, as `activedefrag` and MEMORY PURGE
+//! request.
 
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use crate::limits::eventually;
 
 const KEYS: usize = 60_000;
 const KEYS_PER_COMMAND: usize = 500;
-/// Of 4 KB each: too large for the store's own slabs, and too small for pages of their own.
+/// Number of hashes of 4 KB each: too large for the store's own slabs, and too small for pages of
+/// their own.
 const HASHES: usize = 8_000;
 
 /// Loads [`KEYS`] keys of 100 bytes, then deletes nine of ten.
@@ -34,7 +36,7 @@ fn leave_holes(client: &mut Client) {
     }
 }
 
-/// A number that INFO shows.
+/// Returns a number from INFO.
 fn figure(client: &mut Client, name: &str) -> u64 {
     let Value::Bulk(text) = client.command(&["INFO", "everything"]).unwrap() else {
         panic!("INFO is a text");
@@ -46,8 +48,8 @@ fn figure(client: &mut Client, name: &str) -> u64 {
     line.unwrap().parse().unwrap()
 }
 
-/// Bytes of memory that a server has for itself. Pages of the program come and go with what of it runs, and with what the
-/// machine has in its cache.
+/// Returns the number of bytes of a server's private memory. The resident pages of the program vary
+/// with the code that runs, and with the machine's cache.
 fn own_bytes(server: &Server) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"));
@@ -120,19 +122,19 @@ fn memory_purge_gives_back_what_large_values_left() {
     let grown = own_bytes(&server) - at_first;
     assert!(grown > 20 << 20, "{grown} bytes for all hashes");
     client.command(&["FLUSHALL"]).unwrap();
-    // They are freed behind the scenes.
+    // They are freed in the background.
     eventually("the system has it again", || {
         client.command(&["MEMORY", "PURGE"]).unwrap();
         own_bytes(&server) < at_first + grown / 3
     });
 }
 
-/// A value of so many bytes that differ.
+/// Returns a value of this many varied bytes.
 fn value_of(bytes: usize) -> String {
     ("abcdefghijklmnopqrstuvw".chars().cycle().take(bytes)).collect()
 }
 
-/// Collections and strings whose values are too long for slots and too short for pages.
+/// Writes collections, or strings with values that are too long for slots and too short for pages.
 fn fill_with(client: &mut Client, kind: &str, value: &str, megabytes: usize) {
     for number in 0..(megabytes << 20) / value.len() {
         let key = format!("{kind}:{}", number / 8);
@@ -150,7 +152,7 @@ fn fill_with(client: &mut Client, kind: &str, value: &str, megabytes: usize) {
     }
 }
 
-/// Nobody asks for it, and nobody writes meanwhile.
+/// No client requests it, and no client writes meanwhile.
 #[test]
 fn memory_returns_after_a_flush() {
     for kind in ["list", "hash", "sorted set", "stream", "string"] {
@@ -163,7 +165,7 @@ fn memory_returns_after_a_flush() {
         }
         let grown = own_bytes(&server) - at_first;
         assert!(grown > 30 << 20, "{kind}: {grown} bytes");
-        // Nothing is counted twice.
+        // No memory is counted twice.
         let allocated = figure(&mut client, "allocator_allocated");
         let own = own_bytes(&server);
         assert!(allocated < own + (4 << 20), "{kind}: {allocated} of {own}");
@@ -174,7 +176,8 @@ fn memory_returns_after_a_flush() {
     }
 }
 
-/// Collections of short elements of which nine in ten are deleted: what is left lies on pages of the deleted ones.
+/// Writes collections of short elements and deletes nine in ten of the collections: the remaining
+/// ones lie on pages of the deleted ones.
 fn thin_out(client: &mut Client, kind: &str) {
     const COLLECTIONS: usize = 3_000;
     let value = value_of(60);
@@ -201,13 +204,15 @@ fn thin_out(client: &mut Client, kind: &str) {
     }
 }
 
-/// From so much idle memory on records are moved together, and from as much on pieces of collections.
+/// The amount of idle memory from which records are moved together. The same amount holds for
+/// pieces of collections.
 const LEFT_ALONE: u64 = 1 << 20;
 
-/// What the allocator keeps to know its pages by, and what threads keep to be given again.
+/// The memory of the allocator's page tables, and what threads keep for reuse.
 const KEPT: u64 = 4 << 20;
 
-/// Nobody asks for it, and it begins while keys are still being deleted: no round is the last that leaves much.
+/// No client requests it, and it begins while keys are still being deleted: no round is the last
+/// that leaves much.
 #[test]
 fn memory_returns_after_most_collections_are_deleted() {
     for kind in ["list", "sorted set"] {
@@ -237,8 +242,9 @@ fn memory_returns_after_most_collections_are_deleted() {
     }
 }
 
-/// The allocator begins each allocation of more than 16 KiB where a page does. Anywhere else in a page, it takes a page more
-/// for each, which `maxmemory` does not see: a sixth of values like these.
+/// The allocator starts each allocation of more than 16 KiB at a page boundary. Started elsewhere
+/// in a page, each would take one more page, which `maxmemory` does not see: a sixth of values like
+/// these.
 #[test]
 fn values_of_twenty_kilobytes_take_no_more_pages_than_they_need() {
     let server = ServerBuilder::iolite().start().unwrap();

@@ -1,5 +1,6 @@
-//! Deadlines of hash fields that a KeyDB has beside its values, as `iolite migrate` asks for them: a Redis, and before it a
-//! proxy that answers what KeyDB does and Redis does not.
+//! Tests of deadlines of hash fields that a KeyDB keeps beside its values, as `iolite migrate`
+//! reads them. The source is a Redis behind a proxy that answers what KeyDB answers and Redis does
+//! not.
 
 use std::io::{self, BufRead, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -13,28 +14,28 @@ use testkit::process::{Server, ServerBuilder, oracle_program};
 
 use crate::tools::tool;
 
-/// What is left of the deadline of the one field that has one.
+/// The remaining time of the one field that has a deadline.
 const LEFT_MS: u64 = 1_000_000;
 
-/// What the proxy does besides to pass on requests and replies.
+/// What the proxy does besides passing on requests and replies.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Nothing.
     Redis,
     /// It answers `PTTL key member`.
     KeyDb,
-    /// The same, and INFO counts the deadline of a member, as KeyDB does.
+    /// As `KeyDb`, and INFO counts the deadline of a member, as KeyDB does.
     KeyDbThatCounts,
 }
 
-/// A proxy; where it listens, and how often it was asked for the deadline of a member that is there.
+/// A proxy with its port, and the number of queries for the deadline of an existing member.
 struct Proxy {
     port: u16,
     asked: Arc<AtomicUsize>,
 }
 
 impl Proxy {
-    /// It serves until the test ends.
+    /// Starts a proxy, which serves until the test ends.
     fn before(source: &Server, kind: Kind) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -46,7 +47,7 @@ impl Proxy {
                 let (client, source) = (client.unwrap(), TcpStream::connect(address).unwrap());
                 let counter = Arc::clone(&counter);
                 std::thread::spawn(move || {
-                    // A client that closes its connection ends it.
+                    // Ends when a client closes its connection.
                     let _ended = serve(client, source, kind, &counter);
                 });
             }
@@ -97,7 +98,7 @@ fn serve(
     }
 }
 
-/// Reads one request or reply: its bytes, and the texts in it.
+/// Reads one request or reply. Returns its bytes, and the texts in it.
 fn value(from: &mut impl BufRead) -> io::Result<(Vec<u8>, Vec<Vec<u8>>)> {
     let (mut bytes, mut texts, mut left) = (Vec::new(), Vec::new(), 1_u64);
     while left > 0 {
@@ -129,7 +130,8 @@ fn ask(server: &Server, words: &[&str]) -> Value {
     server.client().unwrap().command(words).unwrap()
 }
 
-/// The deadlines of the two fields at a target that a source of this kind was migrated to, and how often they were asked for.
+/// Migrates a source of this kind. Returns the deadlines of the two fields at the target, and the
+/// number of queries for them.
 fn migrated(source: &Server, kind: Kind) -> ([i64; 2], usize) {
     let proxy = Proxy::before(source, kind);
     let target = ServerBuilder::iolite().tcp().start().unwrap();
@@ -153,7 +155,8 @@ fn migrated(source: &Server, kind: Kind) -> ([i64; 2], usize) {
     ([timed, plain], proxy.asked.load(Ordering::Relaxed))
 }
 
-/// A field has its deadline at the target where the source tells it. Fields are not asked for where INFO counts no deadline.
+/// A field has its deadline at the target if the source reports it. If INFO counts no deadline,
+/// fields are not queried.
 #[test]
 fn deadlines_of_fields_at_a_keydb_are_migrated() {
     let oracle = Command::new(oracle_program())

@@ -1,5 +1,5 @@
-//! Migrations into clusters, out of them, and killed at any point, while their source is written to: whatever is served at
-//! the end by the source is what the target has, and nothing else.
+//! Tests of migrations into clusters and out of them, killed at any point, while clients write to
+//! the source: at the end, the target has exactly the data that the source serves.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -21,18 +21,18 @@ use testkit::process::{
 use crate::limits::eventually;
 use crate::tools::tool;
 
-/// A server that is written to, or the nodes of a cluster.
+/// A server that clients write to, or the nodes of a cluster.
 struct Fleet(Vec<Server>);
 
 const DEBUG: [&str; 2] = ["--enable-debug-command", "yes"];
 
 impl Fleet {
-    /// A server by itself.
+    /// Starts a single server.
     fn alone(builder: ServerBuilder) -> Self {
         Self(vec![builder.args(&DEBUG).tcp().start().unwrap()])
     }
 
-    /// Nodes that share all hash slots.
+    /// Starts nodes that share all hash slots.
     fn cluster(builder: fn() -> ServerBuilder, count: usize) -> Self {
         let start = |link_port: &u16| {
             let link_port = link_port.to_string();
@@ -83,8 +83,9 @@ impl Fleet {
         format!("127.0.0.1:{}", self.port(0))
     }
 
-    /// One number for what all of them hold; each key counts once, wherever it is. The number of a database that has keys is
-    /// in the digest of each server, so that it takes an odd count of servers for it to be left.
+    /// Returns one digest of the data of all servers. Each key counts once, wherever it is. The
+    /// digest of each server includes the numbers of databases that have keys, which cancel out
+    /// unless the number of servers is odd.
     fn digest(&self) -> Vec<u8> {
         let mut sum = vec![0; 20];
         for server in &self.0 {
@@ -104,7 +105,7 @@ impl Fleet {
         self.0.iter().map(keys).sum()
     }
 
-    /// Writes until it is told to stop; how many requests that were.
+    /// Writes until it is stopped. Stopping returns the number of requests.
     fn written_to(&self, seed: u64, keys: u64) -> Writer {
         let stop = Arc::new(AtomicBool::new(false));
         let ports: Vec<u16> = (0..self.0.len()).map(|at| self.port(at)).collect();
@@ -118,7 +119,7 @@ impl Fleet {
                     let words = request(&mut random, keys);
                     links.ask(&words);
                     count += 1;
-                    // Less than what is copied in the meantime on a busy machine.
+                    // Slower than the copying on a busy machine.
                     if count % 20 == 0 {
                         std::thread::sleep(Duration::from_millis(5));
                     }
@@ -142,7 +143,7 @@ impl Writer {
     }
 }
 
-/// A write of every kind, of few keys, so that keys come and go.
+/// Returns a write of any kind to one of a few keys, so that keys come and go.
 fn request(random: &mut Prng, keys: u64) -> Vec<String> {
     let key = random.below(keys);
     let number = random.below(1_000_000);
@@ -156,11 +157,11 @@ fn request(random: &mut Prng, keys: u64) -> Vec<String> {
     line.split(' ').map(str::to_owned).collect()
 }
 
-/// Connections to the nodes of a cluster, each key to the node that says that it has it.
+/// Connections to the nodes of a cluster. Each key goes to the node that reports to have it.
 struct Links {
     ports: Vec<u16>,
     clients: BTreeMap<u16, Client>,
-    /// Who was told to have a slot.
+    /// The reported owner of each slot.
     told: BTreeMap<u16, u16>,
 }
 
@@ -220,7 +221,7 @@ fn migrate(source: &Fleet, target: &Fleet, words: &[&str]) -> serde_json::Value 
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Keys that are there before anything else happens.
+/// Writes keys that exist before anything else happens.
 fn fill(fleet: &Fleet, keys: u64) {
     let ports = (0..fleet.0.len()).map(|at| fleet.port(at)).collect();
     let mut links = Links::new(ports);
@@ -248,7 +249,7 @@ fn a_redis_cluster_goes_into_a_cluster_while_it_is_written_to() {
     let writer = source.written_to(1, 3_000);
     let told = migrate(&source, &target, &["--follow-for", "2", "--count", "50"]);
     assert!(writer.end() > 100);
-    // What was written after the migration had ended.
+    // Writes after the end of the migration.
     let state = TemporaryDirectory::new("migrate-cluster").unwrap();
     let state = state.join("state");
     let state = state.to_str().unwrap();
@@ -304,7 +305,7 @@ fn a_cluster_goes_into_one_server_and_is_compared_by_digests() {
         "{told}"
     );
     assert_eq!(source.digest(), target.digest());
-    // And the way back in: into a cluster that has keys only when that is allowed.
+    // Now back: into a cluster that has keys, only if this is allowed.
     let (from, to) = (target.place(), source.place());
     let refused = tool(&["migrate", &from, &to, "-q"]);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
@@ -314,7 +315,7 @@ fn a_cluster_goes_into_one_server_and_is_compared_by_digests() {
     assert_eq!(source.digest(), target.digest());
 }
 
-/// Keys of slots that go from a node that was not walked to one that was are found.
+/// Keys are found even if their slots move from a node that was not scanned to one that was.
 #[test]
 fn slots_that_move_while_they_are_copied_lose_no_key() {
     let source = Fleet::cluster(ServerBuilder::iolite, 3);
@@ -354,7 +355,7 @@ fn slots_that_move_while_they_are_copied_lose_no_key() {
     eventually("both are the same", || source.digest() == target.digest());
 }
 
-/// No event tells of it.
+/// No event reports the flush.
 #[test]
 fn a_source_that_is_emptied_while_it_is_followed_empties_the_target() {
     let (source, target) = (
@@ -376,7 +377,7 @@ fn a_source_that_is_emptied_while_it_is_followed_empties_the_target() {
     assert_eq!(source.digest(), target.digest());
 }
 
-/// `MIGRATION_KILLS` asks for more kills, `MIGRATION_SEED` for other moments.
+/// `MIGRATION_KILLS` sets the number of kills, `MIGRATION_SEED` their moments.
 #[test]
 fn a_migration_that_is_killed_at_any_point_goes_on_and_ends_with_what_the_source_has() {
     let number = |name: &str, default: u64| {
@@ -400,7 +401,7 @@ fn a_migration_that_is_killed_at_any_point_goes_on_and_ends_with_what_the_source
             .spawn()
             .unwrap();
         std::thread::sleep(Duration::from_millis(5 + random.below(500)));
-        // Who was told to stop writes no more; a kill finds it wherever it is.
+        // A kill hits the migration at any point. If asked to stop, it would write no more.
         migration.kill().unwrap();
         migration.wait().unwrap();
         if random.below(4) == 0 {
@@ -418,7 +419,8 @@ fn a_migration_that_is_killed_at_any_point_goes_on_and_ends_with_what_the_source
     assert!(format!("{events:?}").contains("Bulk([])"), "{events:?}");
 }
 
-/// By the names that people use, and with passwords that the servers were not told of for each other.
+/// The target is named as people name machines, and has a password that the servers do not know of
+/// each other.
 #[test]
 fn a_target_that_is_named_by_its_host_takes_over() {
     let secret = ["--requirepass", "secret"];
@@ -444,7 +446,7 @@ fn a_target_that_is_named_by_its_host_takes_over() {
     });
 }
 
-/// A source that cannot reach the target would have writers wait for ever.
+/// If the source cannot reach the target, writers must not wait forever.
 #[test]
 fn a_source_that_cannot_reach_the_target_goes_on() {
     let nowhere = free_port().unwrap().to_string();

@@ -1,4 +1,4 @@
-//! Keyspace notifications as clients see them.
+//! Tests of keyspace notifications as clients see them.
 
 use protocol::Value;
 use testkit::client::Client;
@@ -10,7 +10,7 @@ fn start(args: &[&str]) -> Server {
     builder.args(args).start().unwrap()
 }
 
-/// Somebody who hears of everything that is sent.
+/// Returns a client that is subscribed to all messages.
 fn listener(server: &Server) -> Client {
     let mut client = server.client().unwrap();
     let reply = client.command(&["PSUBSCRIBE", "__key*"]).unwrap();
@@ -18,7 +18,7 @@ fn listener(server: &Server) -> Client {
     client
 }
 
-/// The next message: `channel text`.
+/// Returns the next message: `channel text`.
 fn next(client: &mut Client) -> String {
     let (Value::Array(parts) | Value::Push(parts)) = client.receive().unwrap().unwrap() else {
         panic!("a message");
@@ -100,7 +100,7 @@ fn who_hears_of_own_changes_gets_the_reply_first() {
     assert_eq!(next(&mut client), "__keyspace@0__:k set");
 }
 
-/// Nobody asks for the keys: the clock alone removes them.
+/// No client accesses the keys: the clock alone removes them.
 #[test]
 fn what_expires_is_told_without_being_asked_for() {
     let server = start(&["--notify-keyspace-events", "Exh"]);
@@ -137,7 +137,7 @@ fn what_is_evicted_is_told() {
     assert!(heard.starts_with("__keyevent@0__:evicted k"), "{heard}");
 }
 
-/// Several workers change one key: its events come in the order of its changes.
+/// Several workers change one key: its events have the order of its changes.
 #[test]
 fn events_of_a_key_keep_the_order_of_its_changes() {
     let server = start(&["--notify-keyspace-events", "K$gn"]);
@@ -176,7 +176,8 @@ fn events_of_a_key_keep_the_order_of_its_changes() {
 
 #[test]
 fn a_key_expires_when_its_time_comes_and_not_with_the_next_upkeep() {
-    // Upkeep once a second: events that waited for it would come half a second late on average, and some a whole one.
+    // Upkeep runs once a second: events that waited for it would be half a second late on average,
+    // and up to a whole second.
     let server = start(&["--notify-keyspace-events", "Ex", "--hz", "1"]);
     let mut listener = listener(&server);
     let mut client = server.client().unwrap();

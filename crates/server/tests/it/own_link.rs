@@ -1,4 +1,5 @@
-//! Replication over the own link, between built servers: what a replica has, what it keeps, and what it gives up.
+//! Tests of replication over the own link, between built servers: what a replica has, keeps, and
+//! discards.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,13 +20,13 @@ mod redis_beside;
 mod syncs;
 mod verify;
 
-/// A node whose data outlives its process.
+/// A node whose data survives its process.
 struct Node {
     directory: TemporaryDirectory,
-    /// Where its data are: in `directory`, unless a test says otherwise.
+    /// The directory of its data: `directory`, unless a test says otherwise.
     data: PathBuf,
     port: u16,
-    /// Where its own links are served.
+    /// The port of its own links.
     link_port: u16,
     args: Vec<String>,
     server: Option<Server>,
@@ -38,7 +39,8 @@ impl Node {
         node
     }
 
-    /// One that does not run yet, with its data in a directory that there is, or in one of its own.
+    /// Returns a node that does not run yet, with its data in an existing directory or in one of
+    /// its own.
     fn new_stopped(data: Option<PathBuf>, args: &[&str]) -> Self {
         let directory = TemporaryDirectory::new("own-link").unwrap();
         Self {
@@ -72,12 +74,12 @@ impl Node {
         self.server = Some(builder.args(&self.args).args(more).start().unwrap());
     }
 
-    /// Ends the process as a crash does.
+    /// Kills the process as a crash does.
     fn kill(&mut self) {
         self.server = None;
     }
 
-    /// Sends the process a signal: `-STOP` has it stand still, `-CONT` go on.
+    /// Sends the process a signal: `-STOP` pauses it, `-CONT` continues it.
     fn signal(&self, name: &str) {
         self.server.as_ref().unwrap().signal(name);
     }
@@ -90,7 +92,7 @@ impl Node {
         self.server.as_ref().unwrap().log()
     }
 
-    /// What INFO says of its replication.
+    /// Returns the section `replication` of INFO.
     fn info(&self) -> String {
         let info = run(&mut self.client(), "INFO replication");
         let Value::Bulk(bytes) = info else {
@@ -130,7 +132,7 @@ impl Node {
         }
     }
 
-    /// Bytes of the log's files.
+    /// Returns the number of bytes of the log's files.
     fn log_bytes(&self) -> u64 {
         let files = std::fs::read_dir(self.directory.join("iolite-data/log")).unwrap();
         let files = files.map(|file| file.unwrap());
@@ -145,14 +147,15 @@ impl Node {
         run(&mut self.client(), "DEBUG DIGEST")
     }
 
-    /// Has a replica come and go: the log has a term then, and a checkpoint that is made afterwards is one that replicas are given.
+    /// Attaches a replica and removes it: then the log has a term, and later checkpoints are ones
+    /// that replicas are given.
     fn begin_term(&self) {
         let first = Self::new(&[]);
         first.follow(self);
         self.wait_for_replica(&first);
     }
 
-    /// Is killed, and started as a replica; waits until it has what its primary has.
+    /// Kills this node, starts it as a replica, and waits until it has what its primary has.
     fn come_back_as_replica_of(&mut self, primary: &Self) {
         self.kill();
         self.start(&["--replicaof", &format!("127.0.0.1 {}", primary.port)]);
@@ -171,7 +174,7 @@ impl Node {
 }
 
 impl Node {
-    /// Whether every replica that is connected is online.
+    /// Returns whether every connected replica is online.
     fn has_all_online(&self) -> bool {
         let count: usize = self.field("connected_slaves").parse().unwrap();
         (0..count).all(|at| {
@@ -180,12 +183,13 @@ impl Node {
         })
     }
 
-    /// Has this node compare itself with its replicas, all of which have to answer: how many hold the same, and how many
-    /// do not.
+    /// Compares this node with its replicas, all of which must answer. Returns how many hold the
+    /// same data, and how many do not.
     fn compare(&self) -> (usize, usize) {
         let patience = Patience::of(Duration::from_secs(60));
         loop {
-            // One that has everything may not be known to be online yet, and is not asked then.
+            // A replica that has everything may not be known to be online yet, and then it is not
+            // asked.
             let begun = match self.has_all_online() {
                 true => run(&mut self.client(), "REPLICATION VERIFY"),
                 false => Value::Null,
@@ -236,7 +240,7 @@ fn a_replica_has_all_that_was_there_and_all_that_comes() {
     primary.wait_for_replica(&replica);
     let shown = primary.field("slave0");
     assert!(shown.contains(",link=own,"), "{shown}");
-    // Tools compare the same field at both.
+    // Tools compare the same field at both nodes.
     let end = primary.field("master_repl_offset");
     assert_eq!(replica.field("master_repl_offset"), end);
     for line in [
@@ -257,7 +261,7 @@ fn a_replica_has_all_that_was_there_and_all_that_comes() {
     assert!(matches!(refused, Value::Error(text) if text.starts_with(b"READONLY")));
 }
 
-/// What is synced a second after it was written is told then, also while nothing else is written.
+/// A write that is synced a second later is reported then, even if nothing else is written.
 #[test]
 fn a_replica_that_syncs_later_says_so() {
     let primary = Node::new(&[]);
@@ -304,7 +308,7 @@ fn who_comes_back_goes_on_without_a_full_sync() {
     }
 }
 
-/// Redis 7.0 would take the primary's nothing.
+/// Redis 7.0 would copy the primary's empty data.
 #[test]
 fn an_empty_primary_wipes_no_replica() {
     let (mut primary, replica) = (Node::new(&[]), Node::new(&[]));
@@ -324,7 +328,8 @@ fn an_empty_primary_wipes_no_replica() {
     );
 }
 
-/// A primary, and its replica that took over without asking it: both are in office, and have the same so far.
+/// Starts a primary, and a replica that takes over without asking it: both hold an office, and have
+/// the same data so far.
 fn two_primaries(old: &[&str], new: &[&str]) -> (Node, Node) {
     let (old, new) = (Node::new(old), Node::new(new));
     fill(&mut old.client());
@@ -338,7 +343,7 @@ fn two_primaries(old: &[&str], new: &[&str]) -> (Node, Node) {
 #[test]
 fn a_deposed_primary_keeps_what_its_successor_has_not() {
     let (mut old, new) = two_primaries(&[], &[]);
-    // What is written to the old one now is nobody else's.
+    // From now on, only the old primary has what is written to it.
     for key in 0..10 {
         run(&mut old.client(), &format!("SET lost:{key} 1"));
     }
@@ -361,7 +366,8 @@ fn a_replica_serves_replicas_of_its_own() {
     primary.wait_for_replica(&last);
 }
 
-/// A replica forgot this with the link, and went on from the end of its log without what it could not apply.
+/// Regression test: a replica forgot this when the link ended, and continued from the end of its
+/// log without what it could not apply.
 #[test]
 fn who_could_not_apply_something_asks_for_everything_however_often_it_comes_back() {
     let mut primary = Node::new(&[]);
@@ -379,7 +385,8 @@ fn who_could_not_apply_something_asks_for_everything_however_often_it_comes_back
         std::thread::sleep(Duration::from_millis(20));
     }
     replica.wait_for("master_link_status", "down");
-    // Its links are at another port then: the replica begins to follow anew.
+    // The replica follows again from the start, because the primary's links are at another port
+    // then.
     primary.kill();
     primary.start(&[]);
     let mut client = primary.client();
@@ -398,12 +405,13 @@ fn who_could_not_apply_something_asks_for_everything_however_often_it_comes_back
     run(&mut client, "DEL elsewhere");
     run(&mut client, "SELECT 0");
     run(&mut client, "SET here 2");
-    // The checkpoint in force, or the log behind it, has what the replica cannot hold.
+    // The checkpoint in force, or the log after it, contains what the replica cannot hold.
     run(&mut client, "BGREWRITEAOF");
     primary.wait_for_replica(&replica);
 }
 
-/// By keys that each makes for itself; there is no other machine in a test, so it is asked for.
+/// The nodes use keys that each makes for itself. In a test there is no other machine, so
+/// encryption is requested.
 #[test]
 fn links_are_encrypted_where_one_end_asks_for_it() {
     let secret = ["--cluster-secret", "one"];
@@ -422,7 +430,7 @@ fn links_are_encrypted_where_one_end_asks_for_it() {
     );
 }
 
-/// Without a secret: who the authority signed for is a node.
+/// Without a secret, every node with a certificate of the authority is accepted.
 #[test]
 fn certificates_let_nodes_in_and_nobody_else() {
     let files = crate::certificates::Files::new();
@@ -504,7 +512,7 @@ fn what_is_written_while_a_replica_is_given_everything_comes_too() {
         round += 1;
     }
     primary.wait_for_replica(&replica);
-    // What it was given is on its own disk.
+    // The received data is on the replica's own disk.
     replica.kill();
     let of_primary = format!("127.0.0.1 {}", primary.port);
     replica.start(&["--replicaof", &of_primary]);
@@ -573,13 +581,14 @@ fn who_took_over_keeps_what_it_was_given_and_what_it_took() {
         new.start(&[]);
         assert_eq!(new.digest(), before);
     }
-    // Its predecessor has less of the same history: it goes on from there.
+    // Its predecessor has less of the same history, and continues from there.
     let of_new = format!("127.0.0.1 {}", new.port);
     old.start(&["--replicaof", &of_new]);
     new.wait_for_replica(&old);
 }
 
-/// It went on in the term of its primary, whose own writes then stood at the same places; and it answered no replica.
+/// Regression test: the node continued in the term of its primary, whose own writes were then at
+/// the same positions, and it answered no replica.
 #[test]
 fn who_takes_over_from_a_primary_that_it_never_met_begins_a_term() {
     let (mut old, mut new) = (Node::new(&[]), Node::new(&[]));
@@ -601,7 +610,8 @@ fn who_takes_over_from_a_primary_that_it_never_met_begins_a_term() {
     assert_eq!(run(&mut old.client(), "EXISTS kept"), Value::Integer(1));
 }
 
-/// Generations are each server's own: a successor that saved less often was taken for older than the checkpoint of before.
+/// Regression test: each server counts its own generations, so writes of a successor that saved
+/// less often were taken to be older than the earlier checkpoint.
 #[test]
 fn what_a_successor_wrote_counts_whatever_was_saved_before_it() {
     let (mut old, new) = (Node::new(&[]), Node::new(&[]));
@@ -626,7 +636,7 @@ fn what_a_successor_wrote_counts_whatever_was_saved_before_it() {
         run(&mut old.client(), "EXISTS of-successor"),
         Value::Integer(1)
     );
-    // And once more from its disk.
+    // Once more, after recovery from its disk.
     old.kill();
     old.start(&[]);
     assert_eq!(old.digest(), before);
@@ -663,7 +673,7 @@ fn a_replica_saves_and_goes_on_from_that() {
         let log = replica.log();
         assert!(!log.contains("A full sync begins"), "{log}");
     }
-    // What it wrote itself afterwards counts as well.
+    // Writes of its own after that count as well.
     run(&mut replica.client(), "REPLICAOF NO ONE");
     replica.wait_for("role", "master");
     run(&mut replica.client(), "APPEND string u");

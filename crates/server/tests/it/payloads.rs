@@ -1,21 +1,21 @@
-//! Payloads of RESTORE: what claims more than it is takes no memory, and what the oracle dumps is read
-//! here as it is there, and the other way round.
+//! Tests of RESTORE's payloads: a payload that announces more than it contains takes no memory, and
+//! dumps of the oracle are read here as there, and vice versa.
 
 use protocol::Value;
 use testkit::client::Client;
 use testkit::process::ServerBuilder;
 
-/// What the process may grow by while it refuses.
+/// Maximum growth of the process while it refuses payloads.
 const GROWTH_BYTES_MAX: u64 = 24 << 20;
 
-/// The longest length there is, as the format has it.
+/// The largest length in the format.
 const LENGTH_MAX: &[u8] = b"\x81\xff\xff\xff\xff\xff\xff\xff\xff";
-/// 2^32 - 1.
+/// The length 2^32 - 1.
 const LENGTH_32: &[u8] = b"\x80\xff\xff\xff\xff";
-/// A thousand million.
+/// The length of a thousand million.
 const LENGTH_30: &[u8] = b"\x80\x3b\x9a\xca\x00";
 
-/// Codes of all types, and some of none.
+/// The codes of all types, and some that denote no type.
 const CODES: std::ops::Range<u8> = 0..30;
 
 fn restore(client: &mut Client, body: &[u8], version: u16) -> Value {
@@ -46,7 +46,8 @@ fn claims_take_no_memory() {
     let padding = vec![b'x'; 1 << 12];
     for code in CODES {
         for length in [LENGTH_MAX, LENGTH_32, LENGTH_30] {
-            // As a count or a length at once, behind a time, and as one of a text inside.
+            // As a count or a length at the start, after a time, and as the length of an inner
+            // text.
             refuses(&mut client, &[&[code], length].concat());
             refuses(&mut client, &[&[code], length, &padding].concat());
             refuses(
@@ -61,7 +62,7 @@ fn claims_take_no_memory() {
             refuses(&mut client, &packed.concat());
         }
     }
-    // Repetitions of 264 bytes, 200 MB of them, in 2.3 MB.
+    // Repetitions of 264 bytes: 200 MB in 2.3 MB.
     let mut packed = b"\x00a".to_vec();
     let repeats: u32 = 760_000;
     (0..repeats).for_each(|_| packed.extend_from_slice(b"\xe0\xff\x00"));
@@ -69,13 +70,14 @@ fn claims_take_no_memory() {
     let lengths = [packed_len, len].map(|length| [&[0x80], &length.to_be_bytes()[..]].concat());
     let bomb = [&[0, 0xc3], &lengths[0][..], &lengths[1], &packed].concat();
     refuses(&mut client, &bomb);
-    // The peak is counted less often than what is there now.
+    // The peak is updated less often than the current size.
     let grown = server.rss_peak_bytes().unwrap().saturating_sub(before);
     assert!(grown < GROWTH_BYTES_MAX, "{grown} bytes");
     assert_eq!(client.command(&["EXISTS", "k"]).unwrap(), Value::Integer(0));
 }
 
-/// Zeros of both signs, as numbers and as texts, in the small and in the large form of each type.
+/// Returns zeros of both signs, as numbers and as texts, in the small and in the large encoding of
+/// each type.
 fn zeros() -> Vec<Vec<String>> {
     let long = "x".repeat(100);
     let lines = [
@@ -101,7 +103,7 @@ fn key_of(line: &[String]) -> &str {
     &line[1]
 }
 
-/// What each key shows of its zeros.
+/// Returns the zeros that each key shows.
 fn shown(client: &mut Client) -> Vec<Value> {
     [
         &["ZMSCORE", "small", "a", "b", "c", "d"][..],
@@ -152,7 +154,8 @@ fn a_zero_keeps_its_sign_where_the_oracle_keeps_it() {
     }
     let before = shown(&mut ours);
     assert_eq!(before, shown(&mut oracle));
-    // A large set keeps the sign, a small one does not: the comparison below is not about nothing.
+    // A large sorted set keeps the sign and a small one does not, so the comparison below is
+    // meaningful.
     let Value::Array(scores) = &before[3] else {
         panic!("{before:?}");
     };

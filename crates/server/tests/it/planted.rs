@@ -1,11 +1,11 @@
-//! Mistakes that are planted in whole servers, and the tests that have to find them: each is run again, in a process whose
-//! servers make the mistake, and has to fail for the right reason.
+//! Bugs that are planted in whole servers, and the tests that have to find them: each test runs
+//! again in a process whose servers have the bug, and must fail for the right reason.
 
 use std::process::Command;
 
 use server::planted::VARIABLE;
 
-/// Has servers make a mistake under one of the tests here, which has to fail and say one of these.
+/// Runs one of the tests here with a planted bug. The test must fail with one of these messages.
 fn is_found(bug: &str, test: &str, says: &[&str]) {
     let mut again = Command::new(std::env::current_exe().unwrap());
     again.args(["--exact", test, "--nocapture", "--test-threads", "1"]);

@@ -1,4 +1,5 @@
-//! Starts up to a point of the log: what is there then, what is set aside, and the way out of damage.
+//! Tests of starts up to a point of the log: the data at that point, what is set aside, and the way
+//! out of damage.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +14,7 @@ use testkit::process::Server;
 
 use crate::recovery::{Directory, fill, flip, keys_count, kill, place_of, run, wait_until_kept};
 
-/// Where each frame of the log ends, and when it was written.
+/// Returns the end of each frame of the log, and the time at which it was written.
 fn frames(directory: &Path) -> Vec<(u64, u64)> {
     let log = directory.join("iolite-data/log");
     let mut reader = Reader::open(Arc::new(SystemDisk), &log, first(&log)).unwrap();
@@ -24,7 +25,7 @@ fn frames(directory: &Path) -> Vec<(u64, u64)> {
     frames
 }
 
-/// Where the oldest file of a log begins.
+/// Returns the sequence at which the oldest file of a log begins.
 fn first(log: &Path) -> u64 {
     let names = fs::read_dir(log).unwrap().map(|it| it.unwrap().file_name());
     let names = names.filter_map(|name| name.to_str()?.strip_suffix(".log").map(str::to_owned));
@@ -45,7 +46,7 @@ fn refusal_at(directory: &Directory, point: &str) -> String {
     }
 }
 
-/// The sequence that a refusal offers as the way out.
+/// Returns the sequence that a refusal offers as the way out.
 fn offered(refusal: &str) -> String {
     assert!(refusal.contains("`iolite check`"), "{refusal}");
     let (_, rest) = refusal.split_once("--recover-to ").expect(refusal);
@@ -59,7 +60,7 @@ fn count(client: &mut Client) -> i64 {
     }
 }
 
-/// A directory with ten keys in its log, written one behind the other.
+/// Returns a directory with ten keys in its log, written one after the other.
 fn ten_keys() -> Directory {
     let directory = Directory::new();
     let server = directory.server("everysec");
@@ -78,7 +79,7 @@ fn a_start_stops_at_a_sequence_and_what_is_behind_is_set_aside() {
     let directory = ten_keys();
     let frames = frames(&directory.0);
     let (end, _) = frames[4];
-    // Also in the middle of the frame behind.
+    // The point may also be in the middle of the next frame.
     let server = server_at(&directory, &(end + 8).to_string());
     let mut client = server.client().unwrap();
     assert_eq!(count(&mut client), 5);
@@ -91,7 +92,7 @@ fn a_start_stops_at_a_sequence_and_what_is_behind_is_set_aside() {
     wait_until_kept(&mut client);
     kill(server);
 
-    // Somebody has left the option where it was.
+    // The option was left in place for the next start.
     let refusal = refusal_at(&directory, &(end + 8).to_string());
     assert!(refusal.contains("is not kept"), "{refusal}");
     let server = directory.server("everysec");
@@ -110,7 +111,7 @@ fn a_start_stops_at_a_time() {
     let server = server_at(&directory, &later);
     assert_eq!(count(&mut server.client().unwrap()), 7);
     drop(server);
-    // Also without a log from then on.
+    // The server may also run without a log from then on.
     let directory = ten_keys();
     let refusal = refusal_at(&directory, &later);
     assert!(refusal.contains("is not kept"), "{refusal}");
@@ -140,7 +141,7 @@ fn a_point_that_is_not_kept_is_refused() {
     assert!(!directory.data().join("before-recovery-1").exists());
 }
 
-/// A directory with some hundred keys in many files of the log.
+/// Returns a directory with some hundred keys in many files of the log.
 fn many_files() -> Directory {
     let directory = Directory::new();
     let server = directory.server("everysec");
@@ -154,7 +155,7 @@ fn many_files() -> Directory {
     directory
 }
 
-/// Refused, and then served up to where that said, with what is behind set aside.
+/// Asserts that a start is refused, then starts at the offered point. What follows it is set aside.
 fn is_refused_and_has_a_way_out(directory: &Directory, what: &str) -> i64 {
     let refusal = directory.refusal("everysec");
     assert!(refusal.contains(what), "{refusal}");
@@ -182,7 +183,8 @@ fn damage_has_a_way_out() {
     }
 }
 
-/// A directory with twenty keys, the first ten of them in a checkpoint, and all in one file of the log.
+/// Returns a directory with twenty keys, the first ten of them in a checkpoint, and all in one file
+/// of the log.
 fn half_in_a_checkpoint() -> Directory {
     let directory = Directory::new();
     let server = directory.server("everysec");
@@ -199,7 +201,7 @@ fn half_in_a_checkpoint() -> Directory {
 #[test]
 fn damage_that_a_checkpoint_covers_is_none() {
     let directory = half_in_a_checkpoint();
-    // The head of the first block.
+    // Byte 60 is in the head of the first block.
     flip(&directory.segments()[0], 60).unwrap();
     let server = directory.server("everysec");
     let mut client = server.client().unwrap();
@@ -216,7 +218,7 @@ fn the_checkpoint_alone_is_a_way_out() {
     for is_gone in [false, true] {
         let directory = half_in_a_checkpoint();
         let file = &directory.segments()[0];
-        // The head of the file: without it nothing in there can be read.
+        // Without the head of the file, nothing in the file can be read.
         let damage = if is_gone {
             fs::remove_file(file)
         } else {

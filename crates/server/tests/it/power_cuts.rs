@@ -6,11 +6,12 @@
 //!      └──── compared with ◄── server ◄── ext4, mounted again
 //! ```
 //!
-//! With NOLOGFLUSH the file system's journal is not written either, as in a power cut; unlike the simulated
-//! device it tears nothing. At `always` nothing acknowledged may be lost; at `everysec` what was acknowledged in
-//! the last second may.
+//! With NOLOGFLUSH the file system's journal is not written either, as in a power cut. Unlike the
+//! simulated device, it tears no writes. At `always` no acknowledged write may be lost; at
+//! `everysec` those acknowledged in the last second may be.
 //!
-//! It needs root and loop devices; where there are none it says so and does nothing. [`soak`] writes a record:
+//! The test needs root and loop devices. Without them it prints a message and does nothing.
+//! [`soak`] writes a record:
 //!
 //! ```text
 //! RECORD=target/power-cuts-ext4.md \
@@ -35,9 +36,9 @@ use testkit::process::temporary_directory;
 use crate::ledger::{self, Ledger, number_from};
 
 const WRITERS_COUNT: u64 = 4;
-/// A file with holes: what nobody writes to takes no room.
+/// Size of the file, which is sparse: unwritten parts take no space.
 const IMAGE_MIB: u64 = 1024;
-/// Long enough for `everysec` to have synced some of it.
+/// Long enough that `everysec` has synced some of the writes.
 const LIFE_MS_MAX: u64 = 1_500;
 
 /// An ext4 file system of its own, in a file.
@@ -47,8 +48,8 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// A new one of so many MiB that is mounted, with words for who makes the file system; otherwise why that is not
-    /// possible here.
+    /// Makes and mounts a new file system of this many MiB, with these arguments for the program
+    /// that makes it. Returns the reason if that is impossible here.
     pub(crate) fn new(mib: u64, words: &[&str]) -> Result<Self, String> {
         let directory = temporary_directory("power").unwrap();
         let image = directory.join("image");
@@ -84,13 +85,13 @@ impl Device {
         }
     }
 
-    /// From now on nothing reaches the device.
+    /// Cuts the power: from now on nothing reaches the device.
     pub(crate) fn cut_power(&self) {
         /// `_IOR('X', 125, u32)`.
         const EXT4_IOC_SHUTDOWN: libc::c_ulong = 0x8004_587d;
         let no_log_flush: u32 = 2;
         let directory = File::open(self.path()).unwrap();
-        // SAFETY: the descriptor is open, and this request reads one u32 at the address that it is given.
+        // SAFETY: the descriptor is open, and this request reads one u32 at the given address.
         let done = unsafe {
             libc::ioctl(
                 directory.as_raw_fd(),
@@ -110,7 +111,7 @@ impl Drop for Device {
     }
 }
 
-/// What a program says; otherwise why it failed.
+/// Runs a program and returns its output, or the reason of its failure.
 fn run(program: &str, words: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(words).output();
     let output = output.map_err(|error| format!("{program}: {error}"))?;
@@ -128,18 +129,19 @@ struct Figures {
     checkpoints: u64,
     /// Acknowledged writes that were lost.
     lost: u64,
-    /// Those that were acknowledged while the file system was being shut down, which takes a moment in which a
-    /// sync that is under way may come back as if it had succeeded.
+    /// Number of lost writes that were acknowledged during the shutdown of the file system. The
+    /// shutdown takes a moment in which a pending sync may return as if it had succeeded.
     in_between: u64,
-    /// From the acknowledgement of the oldest of them to the power cut, at most.
+    /// Maximum time from the acknowledgement of the oldest lost write to the power cut.
     window_ms: u64,
-    /// To that of the newest of them: nobody may write while the device is late, however late that is.
+    /// Maximum time from the oldest lost write to the newest: while the device is late, no client
+    /// may write, however late it is.
     span_ms: u64,
-    /// For how long at most a thread was not run that had nothing but to look at the time.
+    /// Maximum time for which the system did not run a thread that only reads the clock.
     pause_ms: u64,
 }
 
-/// Looks how long the machine keeps threads from running, until it is dropped.
+/// Measures how long the machine keeps threads from running.
 struct Watch {
     is_over: Arc<AtomicBool>,
     looking: Option<JoinHandle<u64>>,
@@ -166,7 +168,7 @@ impl Watch {
         }
     }
 
-    /// The longest pause so far, in milliseconds.
+    /// Returns the longest pause so far, in milliseconds.
     fn end(mut self) -> u64 {
         self.is_over.store(true, Ordering::Relaxed);
         let looking = self.looking.take().map(JoinHandle::join);
@@ -180,7 +182,7 @@ impl Drop for Watch {
     }
 }
 
-/// So many power cuts at a level.
+/// Makes this many power cuts at a level.
 fn cut(device: &Device, level: &str, cycles: u64, seed: u64) -> Figures {
     let dir = device.path().join(level);
     fs::create_dir(&dir).unwrap();
@@ -217,7 +219,7 @@ fn cut(device: &Device, level: &str, cycles: u64, seed: u64) -> Figures {
     figures
 }
 
-/// Starts a server, holds what is there against the ledgers, and lets it live.
+/// Starts a server, compares its data with the ledgers, and lets it run.
 fn check(
     dir: &Path,
     level: &str,
@@ -246,7 +248,8 @@ fn check(
     figures.checkpoints += live(&server, ledgers);
 }
 
-/// Figures of so many power cuts at `always` and at `everysec`; none where there can be no device.
+/// Returns the figures of these numbers of power cuts at `always` and at `everysec`, or `None` if
+/// there can be no device.
 #[allow(clippy::print_stdout, reason = "figures for who reads the run")]
 fn both(at_always: u64, at_every_second: u64) -> Option<[Figures; 2]> {
     let device = match Device::new(IMAGE_MIB, &[]) {
@@ -262,7 +265,8 @@ fn both(at_always: u64, at_every_second: u64) -> Option<[Figures; 2]> {
     assert_eq!(always.lost, 0, "acknowledged at always");
     let every_second = cut(&device, "everysec", at_every_second, seed);
     println!("{every_second:?}");
-    // What is older was not written on: no machine is so slow, and what it keeps from running is counted.
+    // After a second without a sync, writing must stop. The time for which the machine ran no
+    // threads is added.
     let allowed_ms = 1_000 + every_second.pause_ms;
     assert!(every_second.span_ms <= allowed_ms, "{every_second:?}");
     Some([always, every_second])

@@ -1,18 +1,18 @@
-//! Programs for real clients, unmodified from their registries, and how they are run.
+//! Programs for real clients, unmodified from their registries, and the means to run them.
 //!
-//! What they need is downloaded into the target directory at the first run, and kept there.
+//! Their packages are downloaded into the target directory at the first run, and kept there.
 
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// The programs, one directory or file a client.
+/// Returns the directory of the programs, with one directory or file per client.
 pub(crate) fn programs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients")
 }
 
-/// Where packages of a client are kept between runs.
+/// Returns the directory in which packages of a client are kept between runs.
 pub(crate) fn packages(client: &str) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join("clients")
@@ -21,12 +21,12 @@ pub(crate) fn packages(client: &str) -> PathBuf {
     directory
 }
 
-/// Runs a command to its end, which must be a good one; gives what it printed.
+/// Runs a command to its successful end. Returns its output.
 pub(crate) fn run(command: &mut Command) -> String {
     run_with_input(command, b"")
 }
 
-/// The same of one that is sent this.
+/// As [`run`], for a command that gets this input.
 pub(crate) fn run_with_input(command: &mut Command, input: &[u8]) -> String {
     let Output {
         status,
@@ -44,7 +44,7 @@ pub(crate) fn run_with_input(command: &mut Command, input: &[u8]) -> String {
     stdout.into_owned()
 }
 
-/// What a command said, and how it ended.
+/// Returns the output and the exit status of a command.
 pub(crate) fn output_of(command: &mut Command, input: &[u8]) -> Output {
     let piped = command
         .stdin(Stdio::piped())
@@ -62,7 +62,7 @@ pub(crate) fn output_of(command: &mut Command, input: &[u8]) -> Output {
     })
 }
 
-/// A Python that has these packages.
+/// Returns a Python that has these packages.
 pub(crate) fn python_with(wanted: &[&str]) -> PathBuf {
     let environment = packages("redis-py");
     let python = environment.join("bin/python");
@@ -83,7 +83,7 @@ pub(crate) fn python_with(wanted: &[&str]) -> PathBuf {
     python
 }
 
-/// A directory in which Node finds these packages.
+/// Returns a directory in which Node finds these packages.
 pub(crate) fn node_with(client: &str, wanted: &[&str]) -> PathBuf {
     let directory = packages(client);
     if !directory.join("node_modules").exists() {
@@ -95,11 +95,11 @@ pub(crate) fn node_with(client: &str, wanted: &[&str]) -> PathBuf {
     directory
 }
 
-/// A package of the program in Go, to be given arguments.
+/// Returns the command of a package of the Go program. The caller adds arguments.
 pub(crate) fn go_program(package: &str) -> Command {
     let directory = packages("go-redis");
     copy(&programs().join("go_redis"), &directory);
-    // Checksums are written down beside the copy; the repository needs none.
+    // Checksums are written beside the copy. The repository does not need them.
     run(Command::new("go")
         .args(["mod", "tidy"])
         .current_dir(&directory));
@@ -108,7 +108,7 @@ pub(crate) fn go_program(package: &str) -> Command {
     program
 }
 
-/// A class in Java whose `main` is given these arguments.
+/// Returns the command of a Java class whose `main` gets these arguments.
 pub(crate) fn java_program(class: &str, args: &str) -> Command {
     let directory = packages("java");
     copy(&programs().join("java"), &directory);
@@ -124,7 +124,7 @@ pub(crate) fn java_program(class: &str, args: &str) -> Command {
     maven
 }
 
-/// Copies what is below a directory into another one.
+/// Copies the content of a directory into another one.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {

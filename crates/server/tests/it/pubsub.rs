@@ -1,4 +1,4 @@
-//! Publish/subscribe with clients of several workers.
+//! Tests of publish/subscribe with clients of several workers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -32,7 +32,7 @@ fn subscriber(server: &Server, args: &[&str]) -> Client {
     client
 }
 
-/// The texts of a message.
+/// Returns the texts of a message.
 fn words(value: Value) -> Vec<String> {
     let (Value::Push(items) | Value::Array(items)) = value else {
         panic!("{value:?} is no message");
@@ -55,7 +55,7 @@ fn every_subscriber_gets_every_message_in_order() {
         })
         .collect();
     for client in subscribers.iter_mut().skip(6) {
-        // Whoever speaks RESP3 gets the same from the same memory.
+        // A client in RESP3 gets the same from the same memory.
         assert_eq!(
             show(&client.command(&["PING"]).unwrap()),
             "[\"pong\", \"\"]"
@@ -86,8 +86,8 @@ fn every_subscriber_gets_every_message_in_order() {
     }
 }
 
-/// Publishers on several workers: each one's messages keep their order, and nothing is lost or
-/// doubled although topics overlap.
+/// With publishers on several workers, the messages of each keep their order, and none is lost or
+/// duplicated although topics overlap.
 #[test]
 fn messages_of_each_publisher_keep_their_order() {
     let server = start(&[]);
@@ -125,8 +125,8 @@ fn messages_of_each_publisher_keep_their_order() {
     }
 }
 
-/// What was published before a subscription does not come, what was published before its end does,
-/// whatever else goes on at the worker.
+/// Messages published before a subscription are not received; those published before its end are,
+/// whatever else the worker does.
 #[test]
 fn a_subscription_begins_and_ends_at_a_moment() {
     let server = start(&[]);
@@ -214,7 +214,8 @@ fn who_is_gone_is_counted_no_more() {
     });
 }
 
-/// The publisher waits for nobody: who does not read is closed at the limit of its class.
+/// The publisher waits for no subscriber: one that does not read is disconnected at the limit of
+/// its class.
 #[test]
 fn a_slow_subscriber_is_closed_at_its_limit() {
     let server = start(&["--client-output-buffer-limit", "pubsub 1mb 0 0"]);
@@ -232,7 +233,7 @@ fn a_slow_subscriber_is_closed_at_its_limit() {
         info.contains("client_output_buffer_limit_disconnections:1\\r"),
         "{info}"
     );
-    // What it was sent before is whole messages and a part of one.
+    // Before that, it received whole messages and a part of one.
     while let Ok(Some(value)) = slow.receive() {
         assert_eq!(words(value)[2].len(), message.len());
     }
@@ -253,7 +254,7 @@ fn the_soft_limit_closes_after_its_time() {
     });
 }
 
-/// A publisher that is faster than deliveries waits; nothing is lost.
+/// A publisher that is faster than the deliveries waits; nothing is lost.
 #[test]
 fn a_fast_publisher_waits_for_deliveries() {
     let server = start(&["--client-output-buffer-limit", "pubsub 0 0 0"]);
@@ -274,7 +275,8 @@ fn a_fast_publisher_waits_for_deliveries() {
     let requests: Vec<[String; 3]> = (0..MESSAGES)
         .map(|number| ["PUBLISH".into(), "c".into(), format!("{number} {filler}")])
         .collect();
-    // So few that their replies fit the socket: who does not read is not read from.
+    // So few requests that their replies fit in the socket: the server does not read from a client
+    // that does not read.
     for requests in requests.chunks(100) {
         for reply in publisher.pipeline(requests).unwrap() {
             assert_eq!(reply, Value::Integer(4));

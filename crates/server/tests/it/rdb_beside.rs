@@ -1,5 +1,5 @@
-//! `checkpoint-format rdb`: what a save leaves beside its checkpoint is loaded by Redis, and is not what this
-//! server starts with.
+//! Tests of `checkpoint-format rdb`: Redis loads the file that a save leaves beside its checkpoint.
+//! This server does not start from that file.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn server(directory: &Path, more: &[&str]) -> Server {
     ServerBuilder::iolite().args(&args).start().unwrap()
 }
 
-/// Waits until INFO says that.
+/// Waits until INFO contains this line.
 fn wait_for(client: &mut Client, line: &str) {
     let patience = Patience::of(Duration::from_secs(60));
     while !info(client).lines().any(|one| one == line) {
@@ -53,7 +53,8 @@ fn shut_down(server: &Server) {
     }
 }
 
-/// What Redis finds in a copy of the file, and the number in the key that says when it was written.
+/// Returns the data that Redis finds in a copy of the file, and the number in the key that records
+/// when it was written.
 fn found(file: &Path, copy: &Path) -> ((Value, Vec<Value>), Value) {
     fs::copy(file, copy).unwrap();
     let redis = redis_over(copy);
@@ -123,7 +124,7 @@ fn a_start_takes_the_checkpoint_and_only_without_one_the_file() {
     run(&mut client, "SET a 2");
     run(&mut client, "SAVE");
     drop((client, first));
-    // What is in the file is older.
+    // The file is older than the checkpoint.
     let second = server(&directory, &asked);
     let mut client = second.client().unwrap();
     wait_for(&mut client, "loading:0");
@@ -162,7 +163,7 @@ fn a_file_that_cannot_be_written_is_a_save_that_failed() {
     let server = server(&directory, &["--checkpoint-format", "rdb"]);
     let mut client = server.client().unwrap();
     run(&mut client, "SET a 1");
-    // Nothing takes the name of a directory.
+    // A file cannot replace a directory of that name.
     fs::create_dir(&file).unwrap();
     assert_eq!(refused(&mut client, "SAVE"), "ERR");
     wait_for(&mut client, "rdb_last_bgsave_status:err");

@@ -1,5 +1,5 @@
-//! RDB files against Redis: what it saves is loaded here, what is exported here it loads, and both hold
-//! the same then.
+//! RDB files compared with Redis: its files are loaded here, Redis loads files exported here, and
+//! both then hold the same data.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,7 +16,7 @@ use testkit::client::Client;
 use testkit::differential::{difference, full_state};
 use testkit::process::{Server, ServerBuilder, iolite_program};
 
-/// A server without clients.
+/// Returns a server without clients.
 pub(super) fn environment() -> Environment {
     let store = Store::new(&Options { databases: 16 }).unwrap();
     let mut env = Environment::new(testkit::table(), store, Arc::new(SystemClock::new()));
@@ -31,7 +31,7 @@ pub(super) fn run(client: &mut Client, line: &str) -> Value {
     reply
 }
 
-/// All types in all their forms, in several databases.
+/// Writes all types in all their encodings, in several databases.
 pub(super) fn fill(client: &mut Client) {
     let long = "x".repeat(100);
     let lines = [
@@ -77,7 +77,7 @@ pub(super) fn fill(client: &mut Client) {
     run(client, "SELECT 0");
 }
 
-/// All keys with values and times, and what the groups of the stream know.
+/// Returns all keys with values and times, and the state of the stream's groups.
 pub(super) fn state(server: &Server) -> (Value, Vec<Value>) {
     let mut client = server.client().unwrap();
     let state = full_state(&mut client).unwrap();
@@ -92,7 +92,7 @@ pub(super) fn state(server: &Server) -> (Value, Vec<Value>) {
         .iter()
         .map(|line| run(&mut client, line))
         .collect();
-    // How long consumers have been idle is no state.
+    // The idle time of consumers is not part of the state.
     if let Some(Value::Array(consumers)) = replies.last_mut() {
         for consumer in consumers {
             if let Value::Array(parts) = consumer {
@@ -103,7 +103,7 @@ pub(super) fn state(server: &Server) -> (Value, Vec<Value>) {
     (state, replies)
 }
 
-/// Redis with a copy of this file as its data.
+/// Starts Redis with a copy of this file as its data.
 pub(super) fn redis_over(file: &Path) -> Server {
     let directory = file.parent().unwrap().to_str().unwrap();
     let name = file.file_name().unwrap().to_str().unwrap();
@@ -137,14 +137,14 @@ fn what_redis_saves_comes_back_to_it_the_same() {
         let loaded = import_rdb(&env, &saved).unwrap();
         assert_eq!(loaded.version, 10);
         assert_eq!(loaded.is_summed, args.is_empty());
-        // Redis itself keeps some strings in another form once it has loaded them.
+        // Redis itself changes the encoding of some strings after loading them.
         let before = state(&redis_over(&saved));
         for version in [9, 10] {
             let written = redis.directory().join(format!("written-{version}.rdb"));
             export(&env, &written, version, args.is_empty());
             let other = redis_over(&written);
             let after = state(&other);
-            // The first version of streams does not say what was deleted and read.
+            // The first version of streams does not record what was deleted and read.
             if version > 9 {
                 assert_eq!(after.1, before.1);
             }
@@ -174,7 +174,7 @@ fn an_export_has_what_is_only_in_the_log() {
     }
     let (code, text) = iolite(&["export", out, "--dir", data]);
     assert_eq!(code, Some(1), "a server has the data: {text}");
-    // Killed, without a word.
+    // The server is killed without notice.
     drop(server);
     let (code, text) = iolite(&["export", out, "--dir", data]);
     assert_eq!(code, Some(0), "{text}");
@@ -231,7 +231,7 @@ fn check_tells_what_is_in_a_file() {
     assert!(text.ends_with(&damage), "{text}");
 }
 
-/// Runs the built program with these words; its exit code, and what it printed.
+/// Runs the built program with these words. Returns its exit code and its output.
 pub(super) fn iolite(words: &[&str]) -> (Option<i32>, String) {
     let done = Command::new(iolite_program()).args(words).output().unwrap();
     let printed = [done.stdout, done.stderr].concat();
@@ -267,7 +267,7 @@ fn a_file_goes_into_a_directory_and_out_of_it_again() {
     assert!(text.contains("  database 9: "), "{text}");
     let (code, text) = iolite(&["export", out, "--dir", data, "--rdb-version", "8"]);
     assert_eq!(code, Some(1), "{text}");
-    // Without data of our own, that of Redis is taken: a file of another version is made of it.
+    // If there is no data of our own, that of Redis is exported: to a file of another version.
     let other = redis.directory().to_str().unwrap();
     let (code, text) = iolite(&["export", out, "--dir", other, "--rdb-version", "12"]);
     assert_eq!(code, Some(0), "{text}");

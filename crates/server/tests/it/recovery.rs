@@ -1,4 +1,5 @@
-//! Starts over a log: what comes back, what is refused and how, and switching while it runs.
+//! Tests of starts with a log: what is recovered, what is refused and how, and switching the log on
+//! and off at run time.
 
 use std::fs;
 use std::io;
@@ -10,7 +11,7 @@ use testkit::client::Client;
 use testkit::patience::Patience;
 use testkit::process::{Server, ServerBuilder, temporary_directory};
 
-/// A directory that goes away with its test.
+/// A directory that is removed after its test.
 pub(crate) struct Directory(pub(crate) PathBuf);
 
 impl Directory {
@@ -28,7 +29,7 @@ impl Directory {
         self.builder(&["--durability", level]).start().unwrap()
     }
 
-    /// What a server says that does not start.
+    /// Returns the message of a server that does not start.
     pub(crate) fn refusal(&self, level: &str) -> String {
         match self.builder(&["--durability", level]).start() {
             Err(error) => error.to_string(),
@@ -40,7 +41,7 @@ impl Directory {
         self.0.join("iolite-data")
     }
 
-    /// The files of the log, oldest first.
+    /// Returns the files of the log, oldest first.
     pub(crate) fn segments(&self) -> Vec<PathBuf> {
         files_of(&self.data().join("log"), "log")
     }
@@ -88,7 +89,7 @@ pub(crate) fn kill(server: Server) {
     drop(server);
 }
 
-/// Waits until what the client wrote comes back whatever happens.
+/// Waits until the client's writes survive any failure.
 pub(crate) fn wait_until_kept(client: &mut Client) {
     let patience = Patience::of(Duration::from_secs(60));
     let kept = Value::Array(vec![Value::Integer(1), Value::Integer(0)]);
@@ -104,8 +105,9 @@ pub(crate) fn flip(path: &Path, offset: usize) -> io::Result<()> {
     fs::write(path, bytes)
 }
 
-/// Which of the files has the value that [`fill`] gave a key, and a place in the middle of that: how long files of the log are
-/// and where their blocks begin is a matter of timing, and what lies between blocks may be anything.
+/// Returns the file that holds the value that [`fill`] gave a key, and a position in the middle of
+/// the value. The lengths of log files and the starts of their blocks depend on timing, and the
+/// bytes between blocks may be anything.
 pub(crate) fn place_of(key: &str, files: &[PathBuf]) -> (PathBuf, usize) {
     let mut places = files.iter().filter_map(|path| {
         let bytes = fs::read(path).unwrap();
@@ -138,7 +140,7 @@ fn what_is_in_the_log_comes_back() {
     run(&mut client, "SELECT 3");
     assert_eq!(run(&mut client, "LLEN list"), Value::Integer(3));
     assert!(matches!(run(&mut client, "PTTL list"), Value::Integer(1..)));
-    // And once more, from a checkpoint in front of it.
+    // Once more, from a checkpoint and the log after it.
     assert!(matches!(run(&mut client, "SAVE"), Value::Simple(_)));
     assert!(directory.segments().len() < 3, "what is kept twice goes");
     run(&mut client, "RPUSH list d");
@@ -157,7 +159,7 @@ fn damage_is_told_with_its_place_and_nothing_is_served() {
     let mut client = server.client().unwrap();
     fill(&mut client, 0..100);
     assert!(matches!(run(&mut client, "SAVE"), Value::Simple(_)));
-    // What the second of them puts into the log says that the first is durable.
+    // The second batch records in the log that the first one is durable.
     for keys in [100..400, 400..401] {
         fill(&mut client, keys);
         assert!(matches!(run(&mut client, "WAITAOF 1 0 0"), Value::Array(_)));
@@ -228,10 +230,10 @@ fn a_log_can_be_begun_and_ended_while_it_is_written_to() {
     let server = directory.server("os");
     let mut client = server.client().unwrap();
     assert_eq!(keys_count(&mut client), Value::Integer(300));
-    // What is written without a log is there as far as it was saved.
+    // Data written without a log is there as far as it was saved.
     let ended = run(&mut client, "CONFIG SET durability checkpoint");
     assert_eq!(ended, Value::Simple(b"OK".to_vec()));
-    // The log before is not over yet: the next one is begun behind it.
+    // The previous log has not ended yet: the next one begins after it.
     for level in ["everysec", "checkpoint", "os", "checkpoint", "everysec"] {
         let changed = run(&mut client, &format!("CONFIG SET durability {level}"));
         assert_eq!(changed, Value::Simple(b"OK".to_vec()));
@@ -246,7 +248,7 @@ fn a_log_can_be_begun_and_ended_while_it_is_written_to() {
     assert_eq!(keys_count(&mut client), Value::Integer(1));
 }
 
-/// What was written while there was no log is not skipped by a start that finds the next one.
+/// A start that finds the next log does not skip what was written while there was no log.
 #[test]
 fn there_is_no_gap_between_two_logs() {
     for pause_ms in [0, 3, 10, 30, 100, 300] {

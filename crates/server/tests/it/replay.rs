@@ -1,4 +1,4 @@
-//! What writes state, applied again to an empty store, makes the same store.
+//! Tests that the effects of writes, applied to an empty store, produce the same store.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,10 +21,10 @@ const ROUNDS: u64 = 60;
 /// An effect: the database and the request.
 type Stated = (DatabaseId, Vec<u8>);
 
-/// A record as it is compared.
+/// A record in the form in which it is compared.
 type Dumped = (Record, Encoding);
 
-/// Notes effects.
+/// A sink that records effects.
 #[derive(Clone, Default)]
 struct Recorder(Arc<Mutex<Vec<Stated>>>);
 
@@ -53,7 +53,7 @@ impl EffectSink for Recorder {
     fn group_end(&mut self) {}
 }
 
-/// What random requests stated, and what they left behind.
+/// Runs random requests. Returns their effects, and the resulting data.
 fn play(seed: u64, round: u64) -> (Vec<Stated>, Vec<Dumped>) {
     let store = Store::new(&Options::default()).unwrap();
     let clock = Arc::new(ManualClock::at_unix_ms(START_UNIX_MS));
@@ -107,12 +107,12 @@ fn session() -> Session {
     Session::new(Arc::new(client), true)
 }
 
-/// Everything that is stored.
+/// Returns everything that is stored.
 fn dump(handle: &mut Handle, now_unix_ms: u64) -> Vec<Dumped> {
     dump_with(handle, now_unix_ms, |record| record.encoding())
 }
 
-/// What a store holds after effects were applied on so many lanes.
+/// Applies effects on this number of lanes. Returns the store's data.
 fn replayed(stated: &[Stated], lanes: usize) -> Vec<Dumped> {
     let store = Store::new(&Options::default()).unwrap();
     let like = EngineShared::default();
@@ -175,7 +175,7 @@ fn effects_about_many_keys_make_the_same_store_on_several_lanes() {
         encode_request(&mut request, &words);
         stated.push((DatabaseId::try_from(database).unwrap(), request));
     }
-    // Of a key that is not there there is nothing to rename.
+    // A rename of a key that does not exist fails.
     let stated: Vec<Stated> = applicable(stated);
     assert!(stated.len() > 59_000);
     let expected = replayed(&stated, 1);
@@ -185,7 +185,7 @@ fn effects_about_many_keys_make_the_same_store_on_several_lanes() {
     }
 }
 
-/// Those that do not fail when they are applied one after the other.
+/// Returns the effects that do not fail when they are applied one after the other.
 fn applicable(stated: Vec<Stated>) -> Vec<Stated> {
     let store = Store::new(&Options::default()).unwrap();
     let mut replayer = Replayer::new(

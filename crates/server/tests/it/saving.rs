@@ -1,4 +1,5 @@
-//! Checkpoints of the built server: asked for, by themselves and on the way down; what comes back.
+//! Tests of the built server's checkpoints: on request, automatic, and at shutdown; and of their
+//! recovery.
 
 use std::fs;
 use std::process::Command;
@@ -10,7 +11,7 @@ use testkit::client::Client;
 use testkit::patience::Patience;
 use testkit::process::{Server, ServerBuilder, TemporaryDirectory};
 
-/// A directory that goes away with its test.
+/// A directory that is removed after its test.
 struct Directory(TemporaryDirectory);
 
 impl Directory {
@@ -18,7 +19,7 @@ impl Directory {
         Self(TemporaryDirectory::new("saving").unwrap())
     }
 
-    /// A server that keeps its data here.
+    /// Starts a server that keeps its data here.
     fn server(&self, save: &str) -> Server {
         self.builder(save).start().unwrap()
     }
@@ -34,7 +35,7 @@ fn run(client: &mut Client, line: &str) -> String {
     testkit::transcript::show(&client.command(&words).unwrap())
 }
 
-/// A field of INFO persistence.
+/// Returns a field of INFO persistence.
 fn field(client: &mut Client, name: &str) -> String {
     let Value::Bulk(info) = client.command(&["INFO", "persistence"]).unwrap() else {
         panic!("INFO is a string");
@@ -58,7 +59,7 @@ fn wait_for(client: &mut Client, name: &str, value: &str) {
     }
 }
 
-/// Has the server end, and waits for that.
+/// Makes the server end, and waits for that.
 fn shut_down(server: Server, words: &[&str]) {
     let mut client = server.client().unwrap();
     assert!(client.command(words).is_err(), "there is no reply");
@@ -74,7 +75,7 @@ fn wait_for_end(server: &Server) {
     }
 }
 
-/// Else what was saved before would come back with the next start.
+/// Otherwise the next start would recover the previously saved data.
 #[test]
 fn what_flushall_deletes_is_gone_from_the_disk_as_well() {
     let directory = Directory::new();
@@ -84,16 +85,17 @@ fn what_flushall_deletes_is_gone_from_the_disk_as_well() {
     assert_eq!(run(&mut client, "SAVE"), "+OK");
     assert_eq!(run(&mut client, "FLUSHALL"), "+OK");
     assert_eq!(field(&mut client, "rdb_changes_since_last_save"), "0");
-    // Nobody waits for it.
+    // No client waits for it.
     wait_for(&mut client, "rdb_saves", "2");
-    // It is killed.
+    // The server is killed.
     drop((client, server));
     let server = directory.server("");
     let mut client = server.client().unwrap();
     assert_eq!(run(&mut client, "DBSIZE"), ":0");
 }
 
-/// Redis saves before FLUSHALL is answered. Here that save goes on, and is slow enough to be met.
+/// Redis saves before it answers FLUSHALL. Here that save runs in the background, and is slow
+/// enough to be observed.
 #[test]
 fn saves_right_after_flushall_are_not_refused_for_it() {
     let begun = "+Background saving started";
@@ -118,7 +120,7 @@ fn saves_right_after_flushall_are_not_refused_for_it() {
         run(&mut client, "SET after 1");
         assert_eq!(run(&mut client, ask), answer, "{ask}");
         if answer == begun {
-            // FLUSHALL's save and this one are one where that has not begun yet.
+            // If FLUSHALL's save has not begun yet, both are one save.
             wait_for(&mut client, "rdb_bgsave_in_progress", "0");
         }
         if ask != "BGREWRITEAOF" {
@@ -140,7 +142,7 @@ fn what_was_saved_comes_back() {
     assert_eq!(field(&mut client, "rdb_changes_since_last_save"), "0");
     run(&mut client, "SET lost 1");
     assert_eq!(field(&mut client, "rdb_changes_since_last_save"), "1");
-    // Killed without a word.
+    // The server is killed without notice.
     drop((client, server));
     let server = directory.server("");
     let mut client = server.client().unwrap();
@@ -328,7 +330,8 @@ fn everything_is_forgotten_and_loaded_again() {
     assert_eq!(run(&mut client, "SAVE"), "+OK");
 }
 
-/// As Redis: what is there stays with NOFLUSH, which is an error where a key comes twice, unless it is to be merged.
+/// As in Redis, NOFLUSH keeps the current data. A key that exists twice is then an error, unless
+/// the data is to be merged.
 #[test]
 fn reloading_merges_what_is_there_if_asked_to() {
     let directory = Directory::new();
@@ -391,7 +394,7 @@ fn reloading_merges_what_is_there_if_asked_to() {
     assert_eq!(run(&mut client, "DBSIZE"), ":3");
 }
 
-/// A save takes so long as its keys do altogether, and ends at once where nobody wants it.
+/// A save takes as long as its keys do together, and ends at once if it is no longer wanted.
 #[test]
 fn keys_are_saved_as_slowly_as_a_test_wants() {
     let directory = Directory::new();

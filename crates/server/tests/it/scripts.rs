@@ -1,5 +1,5 @@
-//! Scripts that run for long, with one worker: others are served, and there is an end to it. Functions
-//! that outlive the server.
+//! Tests of long scripts with one worker: other clients are served, and the script can be ended.
+//! Also tests of functions that survive the server.
 
 use std::time::Duration;
 
@@ -24,12 +24,13 @@ fn error(reply: Value) -> String {
     }
 }
 
-/// Asks until the answer begins so: a script has to run for a while first.
+/// Repeats a request until the reply begins with `beginning`: a script has to run for a while
+/// first.
 fn ask_until(client: &mut Client, request: &[&str], beginning: &str) {
     ask_until_one_of(client, request, &[beginning]);
 }
 
-/// Asks until the answer begins with one of these, and tells with which.
+/// Repeats a request until the reply begins with one of these, and returns which.
 fn ask_until_one_of<'a>(client: &mut Client, request: &[&str], beginnings: &[&'a str]) -> &'a str {
     let patience = Patience::of(WAIT_MAX);
     loop {
@@ -97,7 +98,8 @@ fn where_it_is_asked_for_everybody_is_told_of_a_script_that_is_late() {
     assert_eq!(other.command(&["GET", "other"]).unwrap(), Value::Null);
 }
 
-/// A key that is not held; holds `v` now. One in many shares the bucket of the one that is.
+/// Returns a key that is not held, and whose value is now `v`. One in many keys shares the bucket
+/// of the held key.
 fn served_beside(client: &mut Client) -> String {
     let mut names = (0..8).map(|number| format!("free:{number}"));
     let served = names.find(|name| {
@@ -118,8 +120,8 @@ fn who_wants_the_keys_of_a_script_that_is_late_is_told_and_no_other() {
     assert!(!matches!(other.receive(), Ok(Some(Value::Error(_)))));
 }
 
-/// What begins a script that changes a key and never ends. One that is asked about before it has
-/// changed the key is killed by that: then there is another.
+/// Starts a script that changes a key and never ends. If SCRIPT KILL comes before the script has
+/// changed the key, it kills the script, and another is started.
 fn hold(server: &Server, key: &str) -> Client {
     let (mut caller, mut other) = (server.client().unwrap(), server.client().unwrap());
     let run = ["EVAL", WRITES_FOREVER, "1", key];
@@ -192,7 +194,7 @@ fn what_a_script_runs_is_monitored_behind_it() {
         let line = String::from_utf8(line).unwrap();
         assert!(line.ends_with(words), "{line} instead of {words}");
     };
-    // Keys that it does not declare have it begin anew.
+    // Access to keys that it does not declare restarts the script.
     let source = "redis.call('GET', 'a') redis.call('SELECT', 1) redis.call('SET', KEYS[1], 'v')";
     client.command(&["EVAL", source, "1", "k"]).unwrap();
     next("\"1\" \"k\"");
@@ -211,7 +213,7 @@ fn what_a_script_runs_is_monitored_behind_it() {
     next("\"EXEC\"");
 }
 
-/// The counts in INFO that are not zero, without times.
+/// Returns the nonzero counts in INFO, without times.
 fn counts(client: &mut Client) -> Vec<String> {
     let Value::Bulk(text) = client.command(&["INFO", "everything"]).unwrap() else {
         panic!("INFO is a text");

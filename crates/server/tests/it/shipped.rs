@@ -1,15 +1,16 @@
-//! What is asked of the binary that ships, which `SERVER_BIN` names: it is small, and has none of the features that are
-//! for tests.
+//! Requirements on the shipped binary, which `SERVER_BIN` names: it is small, and has none of the
+//! features for tests.
 //!
-//! `naive` of the store, `simulated` and `planted` of the log are modules that an ordinary build leaves out. Their
-//! names are in the symbols of a program that has them, this test among them.
+//! `naive` of the store, `simulated` and `planted` of the log are modules that an ordinary build
+//! leaves out. A program that contains them has their names in its symbols, and so does this test.
 
 use std::path::Path;
 use std::process::Command;
 
 use testkit::process::{ServerBuilder, iolite_program};
 
-/// Parts of symbols of what is only in builds for tests: lengths of names and the names.
+/// Parts of the symbols of modules that are only in builds for tests: lengths of names and the
+/// names.
 const FOR_TESTS: [&str; 3] = [
     "10durability9simulated",
     "10durability7planted2on",
@@ -28,7 +29,8 @@ fn has(program: &Path, symbol: &str) -> bool {
 fn the_binary_has_no_feature_for_tests() {
     let this = std::env::current_exe().unwrap();
     assert!(has(&this, FOR_TESTS[0]), "it is not seen where it is");
-    // Without the variable it is the binary beside this test, which is built with this test's features.
+    // Without the variable, the binary is the one beside this test, which is built with this test's
+    // features.
     if std::env::var_os("SERVER_BIN").is_none() {
         return;
     }
@@ -39,7 +41,8 @@ fn the_binary_has_no_feature_for_tests() {
     }
 }
 
-/// With what is mapped of its program. One that is not optimised is several times as long, and says nothing.
+/// Includes the mapped part of its program. A program that is not optimised is several times as
+/// large, so its size means nothing.
 #[test]
 fn an_empty_server_is_small() {
     if std::env::var_os("SERVER_BIN").is_none() {

@@ -1,5 +1,6 @@
-//! The whole of what is kept, in one process without sockets or files, from one seed: commands, their effects
-//! in the log, checkpoints, cuts of the log, power cuts, ends of the process, failing devices, and recovery.
+//! Simulates all of persistence in one process without sockets or files, from one seed: commands,
+//! their effects in the log, checkpoints, cuts of the log, power cuts, ends of the process, failing
+//! devices, and recovery.
 //!
 //! ```text
 //!   random requests ──► Engine ──► store ──► LogSink ──► Log ──┐
@@ -8,12 +9,12 @@
 //!                    ▲ compared with ◄──── recover ◄───────────┘
 //! ```
 //!
-//! Everything between the engine and the device is the server's own. What comes back must be the state behind
-//! some frame, none before what was promised; where that frame lies within what one request stated, the rest of
-//! it is applied by hand before the states are compared.
+//! Everything between the engine and the device is the server's own code. The recovered state must
+//! be the state after some frame, and not before what was promised. If that frame is in the middle
+//! of one request's effects, the rest of them is applied by hand before the states are compared.
 //!
-//! One seed gives one history: a single thread uses the device at a time, also where a checkpoint has a thread
-//! for its part. `SIMULATION_SEED` and `SIMULATION_SEEDS` choose others than CI's.
+//! One seed yields one history: only one thread at a time uses the device, even if a checkpoint has
+//! a thread for its part. `SIMULATION_SEED` and `SIMULATION_SEEDS` choose other seeds than in CI.
 
 use std::error::Error;
 use std::io;
@@ -56,37 +57,38 @@ const LIVES: u64 = 4;
 const STEPS_MAX: u64 = 90;
 const LINEAGE: Lineage = Lineage([7; 20]);
 
-/// Because of the power, or of a fault that was asked for: everything else is a failure of the test.
+/// The result of a step. Errors come from power cuts or injected faults: everything else is a
+/// failure of the test.
 pub(crate) type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// What was stated as one frame, and where that ends.
+/// The effects of one frame, and the frame's end.
 struct Stated {
     end: u64,
     effects: Vec<(DatabaseId, Vec<u8>)>,
 }
 
-/// What everything held when the log was so long.
+/// The whole state at one length of the log.
 struct Mark {
     end: u64,
     unix_ms: u64,
     state: Vec<Record>,
 }
 
-/// What is known outside of the device.
+/// The test's knowledge, independent of the device.
 #[derive(Default)]
 pub(crate) struct Truth {
-    /// Everything below was promised to outlive a power cut …
+    /// The end of what was promised to survive a power cut.
     durable: u64,
-    /// … and this, the end of the process.
+    /// The end of what was promised to survive the end of the process.
     written: u64,
-    /// Whether promises are made: a checkpoint is in force that the log is behind.
+    /// Whether promises are made: a checkpoint is in force, and the log continues from it.
     counts: bool,
     marks: Vec<Mark>,
     stated: Arc<Mutex<Vec<Stated>>>,
     tally: Tally,
 }
 
-/// What happened.
+/// Counts of events.
 #[derive(Debug, Default)]
 struct Tally {
     requests: u64,
@@ -115,7 +117,7 @@ impl Truth {
         self.stated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes what everything holds now, if that may have changed.
+    /// Records the current state, if it may have changed.
     fn mark(&mut self, end: u64, unix_ms: u64, handle: &mut Handle) {
         if self.marks.last().is_none_or(|last| last.end < end) {
             let state = dump(handle, unix_ms);
@@ -127,7 +129,7 @@ impl Truth {
         }
     }
 
-    /// Holds what came back against what was.
+    /// Compares the recovered state with the recorded one.
     fn compare(
         &self,
         node: &Node,
@@ -152,7 +154,7 @@ impl Truth {
             expect_equal(&found, &mark.state, end);
             return Ok(());
         }
-        // The frame is in the middle of what one request stated.
+        // The frame is in the middle of one request's effects.
         let node = again()?;
         let mut rest = Replayer::new(
             testkit::table(),
@@ -173,7 +175,8 @@ impl Truth {
         Ok(())
     }
 
-    /// The log ends here now. Promises are those that were made: what was read is not durable for that.
+    /// Notes that the log ends here now. Promises stay as they were made: what was read is not
+    /// durable because of that.
     fn ends_at(&mut self, end: u64, unix_ms: u64, handle: &mut Handle) {
         let before = self.stated().len();
         self.stated().retain(|stated| stated.end <= end);
@@ -195,7 +198,7 @@ fn expect_equal(found: &[Record], expected: &[Record], end: u64) {
     }
 }
 
-/// States effects to the log, and notes them.
+/// A sink that writes effects to the log, and records them.
 struct Tee {
     log: LogSink,
     appended: Appended,
@@ -253,7 +256,7 @@ impl EffectSink for Tee {
     }
 }
 
-/// The log around the server's own checkpointer.
+/// The log as the surroundings of the server's own checkpointer.
 struct Around(Arc<Log>);
 
 impl Surroundings for Around {
@@ -266,7 +269,7 @@ impl Surroundings for Around {
     }
 
     fn in_force(&self, manifest: &Manifest) {
-        // What is left is removed the next time.
+        // The next cut removes what is left.
         let _cut = self.0.cut(manifest.log_sequence.unwrap());
     }
 }
@@ -309,14 +312,14 @@ impl SnapshotSink for Collector {
     }
 }
 
-/// From recovery to the end of the process or a power cut.
+/// The time from recovery to the end of the process or a power cut.
 pub(crate) struct Life<'t> {
     disk: SimulatedDisk,
     clock: Arc<ManualClock>,
     node: Arc<Node>,
     engine: Engine,
     session: Session,
-    /// Of the thread that makes checkpoints.
+    /// The handle of the thread that makes checkpoints.
     walker: Handle,
     walk: Option<Walk>,
     log: Arc<Log>,
@@ -345,7 +348,7 @@ fn session(unix_ms: u64) -> Session {
     Session::new(Arc::new(client), true)
 }
 
-/// What the device holds, in a new node.
+/// Recovers the device's data into a new node.
 pub(crate) fn recovered(
     disk: &SimulatedDisk,
     clock: &Arc<ManualClock>,
@@ -364,7 +367,7 @@ pub(crate) fn recovered(
 }
 
 impl<'t> Life<'t> {
-    /// Recovers what the device holds, and checks it.
+    /// Recovers the device's data, and checks it.
     pub(crate) fn begin(
         disk: &SimulatedDisk,
         clock: &Arc<ManualClock>,
@@ -461,7 +464,7 @@ impl<'t> Life<'t> {
         result
     }
 
-    /// Runs a request, if the log takes effects now.
+    /// Runs a request, if the log has space for its effects.
     pub(crate) fn request(&mut self, random: &mut Prng) {
         if !self.log.has_room() {
             return;
@@ -493,7 +496,7 @@ impl<'t> Life<'t> {
         self.mark();
     }
 
-    /// Lets what is over go, and notes what everything holds.
+    /// Removes what has expired, and records the state.
     fn mark(&mut self) {
         let now_unix_ms = self.clock.now_unix_ms();
         let handle = self.engine.store();
@@ -501,7 +504,7 @@ impl<'t> Life<'t> {
         self.truth.mark(self.log.tail(), now_unix_ms, handle);
     }
 
-    /// Ends it in order: everything is durable, and what everything holds.
+    /// Ends in order: everything is durable. Returns the whole state.
     pub(crate) fn end(mut self) -> Vec<Record> {
         self.log.close().unwrap();
         dump(self.engine.store(), self.clock.now_unix_ms())
@@ -514,7 +517,7 @@ impl<'t> Life<'t> {
         Ok(())
     }
 
-    /// Lets time pass, with the log looked after whenever it asked for that.
+    /// Lets time pass, and runs the log's steps whenever they are due.
     fn pass(&mut self, mut ms: u64) {
         while self.next_step_ms <= ms {
             let step_ms = self.next_step_ms.max(1);
@@ -527,14 +530,14 @@ impl<'t> Life<'t> {
         self.mark();
     }
 
-    /// What the log calls durable is promised from now on.
+    /// Counts what the log calls durable as promised from now on.
     fn take_the_log_by_its_word(&mut self) {
         if self.truth.counts {
             self.truth.durable = self.truth.durable.max(self.log.durable());
         }
     }
 
-    /// The server's own checkpointer, from the cut to the removal of what it replaces.
+    /// Runs the server's own checkpointer, from the cut to the removal of what it replaces.
     pub(crate) fn checkpoint(&mut self) -> Outcome<()> {
         let checkpointer = Checkpointer::new(Setup {
             store: Arc::clone(&self.node.core.store),
@@ -553,7 +556,7 @@ impl<'t> Life<'t> {
         Ok(())
     }
 
-    /// One step of a checkpoint: the cut, some buckets, or all that is on the device.
+    /// Runs one step of a checkpoint: the cut, some buckets, or all writes to the device.
     fn advance_walk(&mut self, random: &mut Prng) -> Outcome<()> {
         let Some(walk) = &self.walk else {
             let saved = Arc::<Mutex<Saved>>::default();
@@ -624,14 +627,14 @@ impl<'t> Life<'t> {
     }
 }
 
-/// Small sizes, so that everything is at its limit soon.
+/// Returns small sizes, so that every limit is reached soon.
 fn options(random: &mut Prng) -> Options {
     let chunk_bytes = 1 << (6 + random.below(8));
     Options {
         segment_bytes: 1 << (11 + random.below(4)),
         segment_bytes_first: 1 << (8 + random.below(8)),
         chunk_bytes,
-        // Half of them have none.
+        // Half of them have no ring.
         ring_bytes: chunk_bytes * random.below(8).saturating_sub(3),
         ring_bytes_min: chunk_bytes,
         ring_bytes_first: chunk_bytes * random.below(5),
@@ -643,7 +646,7 @@ fn options(random: &mut Prng) -> Options {
     }
 }
 
-/// One seed: a device, and lives one behind the other.
+/// Runs one seed: a device, and lives one after the other.
 fn run(seed: u64) -> Tally {
     let mut random = Prng::seeded(seed);
     let clock = Arc::new(ManualClock::at_unix_ms(1_700_000_000_000));
@@ -747,7 +750,7 @@ fn what_comes_back_is_what_was_promised() {
     }
 }
 
-/// The same seed gives the same history, to the last operation of the device.
+/// The same seed yields the same history, to the last operation of the device.
 #[test]
 fn a_seed_is_one_history() {
     for seed in 0..10 {
@@ -772,8 +775,9 @@ fn a_transaction_that_lacks_an_effect_is_noticed() {
     with(Bug::GroupCutShort);
 }
 
-/// By what was promised and is not there, or by a log that states more as durable than it holds: which of them a
-/// seed comes to first depends on the order in which files are written.
+/// The bug is noticed by a promised effect that is missing, or by a log that reports more as
+/// durable than it holds. Which of them a seed finds first depends on the order in which files are
+/// written.
 #[test]
 fn an_early_acknowledgement_is_noticed() {
     let noticed = panic::catch_unwind(|| with(Bug::AcknowledgedEarly)).unwrap_err();

@@ -1,4 +1,5 @@
-//! Hash slots that go from one node of a cluster to another, keys and all, while clients read and write them.
+//! Tests of hash slots that move with their keys from one node of a cluster to another, while
+//! clients read and write them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -49,7 +50,7 @@ impl Node {
             &port,
             "--dir",
             &dir,
-            // A machine that is busy fails no move.
+            // Long enough that a busy machine fails no move.
             "--cluster-migration-pause-max",
             "30000",
         ];
@@ -93,20 +94,20 @@ impl Node {
         self.server.as_ref().unwrap().log()
     }
 
-    /// Has all slots of this node go to the other one, and waits for nothing.
+    /// Starts a move of all slots of this node to another one, and waits for nothing.
     fn begin_to_give_all(&self, to: &Node) {
         let id = to.text("CLUSTER MYID");
         let line = format!("CLUSTER MIGRATESLOTS SLOTSRANGE 0 16383 NODE {id}");
         assert_eq!(self.text(&line), "OK");
     }
 
-    /// The same, and waits until they are there.
+    /// As `begin_to_give_all`, and waits until the slots have moved.
     fn give_all(&self, to: &Node) {
         self.begin_to_give_all(to);
         self.await_end("success");
     }
 
-    /// Waits until the move that was begun last is over.
+    /// Waits until the last started move has ended.
     fn await_end(&self, state: &str) {
         let patience = Patience::of(PATIENCE);
         loop {
@@ -126,7 +127,7 @@ impl Node {
         }
     }
 
-    /// A field of the move from here that was begun last.
+    /// Returns a field of the last move that was started here.
     fn last_move(&self, field: &str) -> String {
         let Value::Array(moves) = self.ask("CLUSTER GETSLOTMIGRATIONS") else {
             panic!("no moves");
@@ -146,7 +147,7 @@ impl Node {
         }
     }
 
-    /// Waits until there are so many keys, as clients see them.
+    /// Waits until clients see this many keys.
     fn await_records(&self, count: i64) {
         let patience = Patience::of(PATIENCE);
         loop {
@@ -166,7 +167,7 @@ fn ask(client: &mut Client, line: &str) -> Value {
     client.command(&words).unwrap()
 }
 
-/// Two nodes in one cluster; the first has all slots.
+/// Starts two nodes in one cluster. The first has all slots.
 fn cluster() -> [Node; 2] {
     cluster_with(&[])
 }
@@ -190,7 +191,7 @@ fn cluster_with(args: &'static [&'static str]) -> [Node; 2] {
     nodes
 }
 
-/// A client that goes where it is sent, and tries again while it is sent from one to the other.
+/// A client that follows redirections, and retries while two nodes redirect to each other.
 struct Follower {
     clients: BTreeMap<u16, Client>,
     at: u16,
@@ -208,7 +209,8 @@ impl Follower {
         }
     }
 
-    /// The answer; none where a node went away while it was asked: nobody knows what became of the request.
+    /// Returns the reply, or `None` if a node went away during the request: then it is unknown
+    /// whether the request was done.
     fn ask(&mut self, words: &[&[u8]], stop: &AtomicBool) -> Option<Value> {
         let mut is_unknown = false;
         loop {
@@ -264,7 +266,7 @@ impl Follower {
     }
 }
 
-/// What one writer knows: for each of its keys the least and the most that it may hold.
+/// The knowledge of one writer: the minimum and the maximum that each of its keys may hold.
 type Ledger = BTreeMap<String, (i64, i64)>;
 
 struct Writers {
@@ -272,7 +274,7 @@ struct Writers {
     threads: Vec<JoinHandle<(Ledger, u64)>>,
 }
 
-/// Counters go up and lists grow, one element a count.
+/// Increments counters and appends to lists, one element per count.
 fn write(nodes: &[Node; 2], writers: usize, keys: usize) -> Writers {
     let stop = Arc::<AtomicBool>::default();
     let threads = (0..writers).map(|writer| {
@@ -327,7 +329,7 @@ impl Writers {
     }
 }
 
-/// Every key holds what was acknowledged.
+/// Asserts that every key holds what was acknowledged.
 fn check(nodes: &[Node; 2], ledger: &Ledger) {
     let go_on = AtomicBool::new(false);
     let mut follower = Follower::new(nodes);
@@ -348,7 +350,7 @@ fn check(nodes: &[Node; 2], ledger: &Ledger) {
     }
 }
 
-/// Values of every kind: what they are made by.
+/// The commands that make values of every kind.
 const FIXED: &[&str] = &[
     "SET text hello",
     "SET number 12345",
@@ -392,7 +394,7 @@ fn fill(node: &Node, keys: usize) {
     }
 }
 
-/// Names of all fixed keys.
+/// Returns the names of all fixed keys.
 fn names() -> Vec<&'static str> {
     let mut names: Vec<&str> = FIXED
         .iter()
@@ -405,7 +407,7 @@ fn names() -> Vec<&'static str> {
     names
 }
 
-/// What the fixed keys hold, as digests; and when the one that is due is.
+/// Returns digests of the fixed keys, and the deadline of the one that has one.
 fn digests(node: &Node) -> Vec<String> {
     let mut client = node.client();
     let mut all: Vec<String> = names()
@@ -487,7 +489,7 @@ fn a_move_that_is_cancelled_leaves_everything_where_it_was() {
     let (ledger, moved) = writers.end();
     assert_eq!(moved, 0);
     check(&nodes, &ledger);
-    // What was copied in vain is in nobody's way.
+    // The remains of the failed copy hinder nothing.
     a.give_all(b);
     check(&nodes, &ledger);
 }
@@ -502,7 +504,7 @@ fn a_target_that_is_killed_takes_nothing_with_it() {
     nodes[1].kill();
     std::thread::sleep(Duration::from_millis(300));
     nodes[1].start();
-    // The job goes on by itself.
+    // The job continues by itself.
     nodes[0].await_end("success");
     let (ledger, _) = writers.end();
     check(&nodes, &ledger);
@@ -531,7 +533,7 @@ fn a_source_that_is_killed_has_its_slots_or_the_target_has_them() {
         let owner = owner.unwrap();
         assert_eq!(digests(&nodes[owner]), before);
         nodes[1 - owner].await_records(0);
-        // A key that was never acknowledged may be there or not.
+        // A key that was never acknowledged may exist or not.
         let held = nodes[owner].number("DBSIZE");
         let unknown = ledger.values().filter(|(least, _)| *least == 0).count();
         let least = all - i64::try_from(unknown).unwrap();
@@ -539,7 +541,7 @@ fn a_source_that_is_killed_has_its_slots_or_the_target_has_them() {
             (least..=all).contains(&held),
             "{held} of {all}, {unknown} unknown"
         );
-        // And they can move after that.
+        // The slots can still move after that.
         nodes[owner].give_all(&nodes[1 - owner]);
         check(&nodes, &ledger);
     }
@@ -622,7 +624,8 @@ fn the_old_way_to_move_a_slot_works() {
     assert_eq!(b.number("DBSIZE"), 1);
 }
 
-/// Who carries keys over one by one finds that nothing is left to carry, before the move has ended and after.
+/// A client that migrates keys one by one finds nothing left to migrate, both before the move has
+/// ended and after.
 #[test]
 fn keys_that_are_carried_over_as_their_slot_moves_are_there_already() {
     let nodes = cluster();
@@ -638,7 +641,7 @@ fn keys_that_are_carried_over_as_their_slot_moves_are_there_already() {
         assert_eq!(a.text(&migrate), "NOKEY");
     }
     assert_eq!(b.number("HLEN large"), 20_000);
-    // Only there.
+    // Only at that node.
     let elsewhere = format!("MIGRATE 127.0.0.1 {} large 0 5000", a.port);
     assert!(a.text(&elsewhere).starts_with("MOVED"));
     for node in [b, a] {
@@ -693,7 +696,7 @@ fn a_move_that_was_asked_for_has_not_failed_while_it_is_tried_again() {
         assert!(patience.lasts(), "{}", b.log());
         std::thread::sleep(Duration::from_millis(2));
     }
-    // The attempt comes to nothing, unless it is over already.
+    // The attempt fails, unless it has already ended.
     a.ask("FLUSHALL");
     while !has("completed") {
         assert!(!has("failed"), "{}", b.log());
@@ -717,7 +720,7 @@ fn who_is_subscribed_to_a_channel_of_a_slot_that_moves_is_so_no_more() {
     let mut subscriber = a.client();
     subscriber.send(&["SSUBSCRIBE", "news"]).unwrap();
     assert_eq!(subscriber.receive().unwrap(), news("ssubscribe", 1));
-    // A channel has no slot: it stays.
+    // A plain channel has no slot, so its subscription stays.
     let mut listener = a.client();
     listener.send(&["SUBSCRIBE", "news"]).unwrap();
     assert_eq!(listener.receive().unwrap(), news("subscribe", 1));
@@ -729,7 +732,7 @@ fn who_is_subscribed_to_a_channel_of_a_slot_that_moves_is_so_no_more() {
         Some(Value::Array(before.to_vec()))
     );
     assert_eq!(subscriber.receive().unwrap(), news("sunsubscribe", 0));
-    // It may send anything again.
+    // The client may send any command again.
     let reply = ask(&mut subscriber, "SSUBSCRIBE news");
     assert!(matches!(reply, Value::Error(text) if text.starts_with(b"MOVED ")));
     assert_eq!(b.number("PUBLISH news all"), 0);
@@ -762,13 +765,13 @@ fn who_waits_for_a_key_that_moves_is_told_where_it_is() {
             assert!(text.starts_with(b"MOVED"), "{}", text.escape_ascii());
             break;
         }
-        // The machine stood still for longer than a lease lasts.
+        // The machine was paused for longer than a lease lasts.
         assert!(patience.lasts());
         b.give_all(a);
     }
 }
 
-/// Every value leaves memory as soon as it was used.
+/// Arguments with which every value leaves memory as soon as it was used.
 const ALL_COLD: &[&str] = &[
     "--tier-path",
     ".",
@@ -796,16 +799,17 @@ fn keys_whose_values_are_out_of_memory_move_under_writes_and_are_counted() {
     assert!(moved > 0 && ledger.len() > 30);
     check(&nodes, &ledger);
     assert_eq!(digests(&nodes[1]), before);
-    // The reads of the writers took them out of memory here, too.
+    // The writers' reads demoted values here, too.
     assert!(!nodes[1].text("INFO tier").contains("tier_keys:0\r\n"));
     assert_eq!(nodes[1].number(&count), in_slot);
     assert_eq!(nodes[0].number(&count), 0);
     assert_eq!(nodes[0].number("DBSIZE"), 0);
-    // It was 3 or 4 for less than half a second after the last key had gone, in 2 of 168 runs.
+    // In 2 of 168 runs, the count was 3 or 4 for less than half a second after the last key had
+    // moved.
     eventually("nothing is counted in the tier", || {
         nodes[0].text("INFO tier").contains("tier_keys:0\r\n")
     });
-    // What came is there after a start.
+    // The moved keys survive a restart.
     for node in &mut nodes {
         node.kill();
         node.start();

@@ -1,4 +1,4 @@
-//! CLUSTER SLOT-STATS: what requests take is counted by hash slots, where that is on.
+//! Tests of CLUSTER SLOT-STATS: the cost of requests is counted by hash slot, if that is on.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn ask(client: &mut Client, line: &str) -> Value {
     client.command(&words).unwrap()
 }
 
-/// What is known of each slot of which something is: the slot, and its numbers in their order.
+/// Returns each slot with nonzero numbers, and its numbers in order.
 fn known(client: &mut Client) -> Vec<(i64, Vec<i64>)> {
     let Value::Array(slots) = ask(client, "CLUSTER SLOT-STATS SLOTSRANGE 0 16383") else {
         panic!("no array");
@@ -46,7 +46,7 @@ fn known(client: &mut Client) -> Vec<(i64, Vec<i64>)> {
     slots.filter(has_some).collect()
 }
 
-/// Keys, bytes of requests and bytes of replies of the one slot of which something is known.
+/// Returns keys, bytes of requests and bytes of replies of the only slot with nonzero numbers.
 fn counted(client: &mut Client) -> (i64, i64, i64) {
     match &known(client)[..] {
         [(12_539, numbers)] => (numbers[0], numbers[2], numbers[3]),
@@ -72,7 +72,7 @@ fn requests_count_for_the_slot_of_their_keys() {
     // *3 $3 SET $3 key $5 value is 33 bytes, +OK is 5.
     ask(&mut client, "SET key value");
     assert_eq!(counted(&mut client), (1, 33, 5));
-    // *2 $3 GET $3 key is 22 bytes, $5 value is 11; several in one batch.
+    // *2 $3 GET $3 key is 22 bytes, $5 value is 11. Several requests are in one batch.
     for _ in 0..3 {
         client.send(&["GET", "key"]).unwrap();
     }
@@ -80,7 +80,7 @@ fn requests_count_for_the_slot_of_their_keys() {
         client.receive().unwrap();
     }
     assert_eq!(counted(&mut client), (1, 33 + 3 * 22, 5 + 3 * 11));
-    // What fails counts: its error is what it took.
+    // A failed command counts: its reply is the error.
     ask(&mut client, "LPUSH key x");
     let (_, bytes_in, bytes_out) = counted(&mut client);
     assert_eq!(bytes_in, 99 + 31);
@@ -104,7 +104,7 @@ fn transactions_count_as_a_whole_and_scripts_by_their_keys() {
     ask(&mut client, "SET key value");
     assert!(known(&mut server.client().unwrap()).is_empty());
     ask(&mut client, "EXEC");
-    // MULTI is 15 bytes, EXEC 14; its reply is *1 +OK.
+    // MULTI is 15 bytes, EXEC 14; the reply of EXEC is *1 +OK.
     assert_eq!(counted(&mut client), (1, 15 + 33 + 14, 9));
     reset(&mut client);
     let script = "return{redis.call('SET',KEYS[1],'value'),redis.call('GET',KEYS[1])}";
@@ -114,7 +114,7 @@ fn transactions_count_as_a_whole_and_scripts_by_their_keys() {
     assert_eq!(bytes_in, i64::try_from(expected).unwrap());
     assert_eq!(bytes_out, 4 + 5 + 11);
     reset(&mut client);
-    // Keys of two slots, where that is allowed, count for neither.
+    // Keys of two slots, if that is allowed, count for neither slot.
     ask(&mut client, "CONFIG SET cluster-cross-slot node");
     ask(&mut client, "MSET key v other v");
     let of_keys = known(&mut client);
@@ -166,10 +166,10 @@ fn messages_of_shard_channels_count_for_each_subscriber() {
         ask(&mut client, "SPUBLISH channel hello"),
         Value::Integer(2)
     );
-    // What each is sent is 42 bytes, the reply 4.
+    // Each subscriber is sent 42 bytes; the reply is 4.
     assert_eq!(bytes(&mut client), (42, 2 * 42 + 4));
     ask(&mut client, "CONFIG RESETSTAT");
-    // Channels of the whole cluster are of no slot.
+    // Channels of the whole cluster have no slot.
     ask(&mut client, "PUBLISH channel hello");
     assert!(known(&mut client).is_empty());
 }

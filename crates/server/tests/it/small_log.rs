@@ -1,4 +1,5 @@
-//! What a log takes of memory and of the device while nobody writes, and that it grows when somebody does.
+//! Tests of the memory and disk space of a log while no client writes, and that it grows when a
+//! client does.
 
 use std::fs;
 use std::io::Write;
@@ -11,10 +12,11 @@ use testkit::client::Client;
 use testkit::process::{Server, ServerBuilder, TemporaryDirectory};
 
 const MIB: u64 = 1 << 20;
-/// Most that an empty server with a log may hold. It holds some 20 MiB and has some 20 on the device.
+/// Maximum resident memory of an empty server with a log. It uses some 20 MiB, and some 20 MiB on
+/// the device.
 const RESIDENT_BYTES_MAX: u64 = 24 * MIB;
 const DEVICE_BYTES_MAX: u64 = 40 * MIB;
-/// Keys that are written, each of [`VALUE_BYTES`].
+/// Number of keys written, each of [`VALUE_BYTES`].
 const KEYS: usize = 40_000;
 const VALUE_BYTES: usize = 4096;
 const KEYS_PER_PIPELINE: usize = 400;
@@ -36,14 +38,14 @@ fn start(directory: &Path) -> Server {
     ServerBuilder::iolite().args(&args).start().unwrap()
 }
 
-/// What the files of a directory take of the device.
+/// Returns the disk space that the files of a directory take.
 fn device_bytes(directory: &Path) -> u64 {
     let entries = fs::read_dir(directory).unwrap().flatten();
     entries
         .map(|entry| match entry.metadata() {
             Ok(about) if about.is_dir() => device_bytes(&entry.path()),
             Ok(about) => about.blocks() * 512,
-            // Gone since it was listed.
+            // The file was removed after the directory was listed.
             Err(_) => 0,
         })
         .sum()
@@ -59,7 +61,7 @@ fn log_memory_bytes(client: &mut Client) -> u64 {
     bytes.unwrap().parse().unwrap()
 }
 
-/// The value of a key, which is like no other's.
+/// Returns the value of a key, which differs from all others.
 fn value(number: usize) -> String {
     let mut value = format!("{number:08}").repeat(VALUE_BYTES / 8);
     value.truncate(VALUE_BYTES - number % 100);
@@ -96,19 +98,19 @@ fn a_log_that_nobody_writes_to_is_small_and_grows_with_what_is_written() {
         on_device <= DEVICE_BYTES_MAX,
         "{on_device} bytes on the device"
     );
-    // A build for debugging is larger by itself.
+    // A debug build is larger by itself.
     let most = if cfg!(debug_assertions) { 2 } else { 1 } * RESIDENT_BYTES_MAX;
     assert!(resident <= most, "{resident} bytes resident");
     let small = log_memory_bytes(&mut client);
 
     write_all(&server, &mut client);
-    // Elsewhere than on ext4 and tmpfs there is no ring, which would grow.
+    // On file systems other than ext4 and tmpfs there is no ring that could grow.
     if directory.join("iolite-data/log/ring").exists() {
         let large = log_memory_bytes(&mut client);
         assert!(large >= small + 8 * MIB, "{small}, then {large}");
     }
 
-    // What was acknowledged is there after an end without notice: in segments, in the ring, wherever it grew to.
+    // Acknowledged writes survive a kill, in segments and in the ring, to whatever size it grew.
     drop(server);
     let server = start(&directory);
     let mut client = server.client().unwrap();
@@ -119,7 +121,8 @@ fn a_log_that_nobody_writes_to_is_small_and_grows_with_what_is_written() {
     }
 }
 
-/// All workers sleep while it writes: nobody but it would have seen that the log has room again.
+/// All workers sleep while this client writes: only its own worker could notice that the log has
+/// space again.
 #[test]
 fn one_client_alone_makes_more_keys_than_the_log_has_room_for_in_memory() {
     let directory = TemporaryDirectory::new("small-log").unwrap();

@@ -1,12 +1,14 @@
-//! How long clients wait for other keys while commands run that take a second: figures, for a quiet machine.
+//! Measures how long clients wait for other keys while commands run that take a second. The figures
+//! need a quiet machine.
 //!
 //! ```text
 //! cargo test --release -p server --test it stalls -- --ignored --nocapture
 //! ```
 //!
-//! A client runs one long command after the other, and others ask for keys that it has nothing to do with.
-//! What they wait is held against a control run, in which a thread without a server in it takes as much of
-//! a processor. `STALL_MEMBERS` sets the size of the collections, `STALL_SECONDS` how long each run takes.
+//! A client runs one long command after the other, and other clients request unrelated keys. Their
+//! waits are compared with a control run, in which a thread without a server uses as much processor
+//! time. `STALL_MEMBERS` sets the size of the collections, `STALL_SECONDS` the duration of each
+//! run.
 
 use std::hint::black_box;
 use std::io::{Read, Write};
@@ -19,10 +21,10 @@ use testkit::client::Client;
 use testkit::patience::Patience;
 use testkit::process::{Server, ServerBuilder};
 
-/// Clients that ask for other keys, each in a thread.
+/// Number of clients that request other keys, each in a thread.
 const CLIENTS: usize = 4;
 
-/// What is run beside them, one at a time.
+/// The long commands, run one at a time.
 const LONG: [&str; 8] = [
     "SORT list ALPHA LIMIT 0 10",
     "LRANGE list 0 -1",
@@ -39,7 +41,7 @@ pub(crate) fn setting(name: &str, otherwise: usize) -> usize {
     text.and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
-/// A server with a list, two sets that share half of their members, and as many keys.
+/// Starts a server with a list, two sets that share half of their members, and as many keys.
 fn filled(members: usize) -> Server {
     let server = ServerBuilder::iolite().tcp().start().unwrap();
     let mut client = server.client().unwrap();
@@ -61,7 +63,7 @@ fn filled(members: usize) -> Server {
     server
 }
 
-/// What waits came to, in microseconds.
+/// Measured waits, in microseconds.
 struct Waits(Vec<u64>);
 
 impl Waits {
@@ -83,7 +85,7 @@ impl Waits {
     }
 }
 
-/// What clients wait for a GET, a SET and a PING while `beside` runs, over and over, in another thread.
+/// Measures the waits for a GET, a SET and a PING while `beside` runs repeatedly in another thread.
 fn waits_beside(
     server: &Server,
     duration: Duration,
@@ -124,8 +126,8 @@ fn ask(mut client: Client, number: usize, duration: Duration) -> Vec<u64> {
     waits
 }
 
-/// Runs a request and takes its reply in without looking at it: to decode a million elements would take
-/// as much of a processor as to send them.
+/// Runs a request and receives its reply without decoding it: decoding a million elements would
+/// take as much processor time as sending them.
 pub(crate) fn run_to_the_end(stream: &mut TcpStream, line: &str) {
     const END: &[u8] = b"+PONG\r\n";
     stream

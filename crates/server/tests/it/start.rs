@@ -1,4 +1,4 @@
-//! The built program from its start to its end: what it prints, where it listens, whom it tells.
+//! Tests of the built program from start to end: its output, its listeners, and its notifications.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, ErrorKind};
@@ -11,7 +11,7 @@ use protocol::Value;
 use testkit::client::Client;
 use testkit::process::{TemporaryDirectory, iolite_program};
 
-/// A directory that goes away with its test.
+/// A directory that is removed after its test.
 struct Directory(TemporaryDirectory);
 
 impl Directory {
@@ -34,7 +34,7 @@ impl Drop for Running {
     }
 }
 
-/// The program with a socket in `directory`, so that tests never meet.
+/// Returns the program's command with a socket in `directory`, so that tests do not collide.
 fn command(directory: &Directory) -> Command {
     let mut command = Command::new(iolite_program());
     command
@@ -56,7 +56,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// A client, once the server listens.
+/// Returns a client as soon as the server listens.
 fn connect(directory: &Directory) -> Client {
     for _ in 0..12_000 {
         if let Ok(client) = Client::connect_unix(Path::new(&directory.path("socket"))) {
@@ -67,7 +67,7 @@ fn connect(directory: &Directory) -> Client {
     panic!("nobody listens");
 }
 
-/// Asks the server to end; it closes the connection instead of answering.
+/// Shuts the server down. It closes the connection instead of replying.
 fn shut_down(directory: &Directory) {
     let _closed = connect(directory).command(&["SHUTDOWN", "NOSAVE"]);
 }
@@ -83,7 +83,7 @@ fn wait_until_gone(path: &str) {
     panic!("{path} is still there");
 }
 
-/// Waits until the log has a line.
+/// Waits until the log contains a line.
 fn wait_until_logged(path: &str, line: &str) {
     let mut log = String::new();
     for _ in 0..12_000 {
@@ -209,7 +209,7 @@ fn a_daemon_has_a_log_and_a_pid_file_until_it_ends() {
     };
     let pid = fs::read_to_string(directory.path("server.pid")).unwrap();
     assert!(text(&info).contains(&format!("process_id:{}\r", pid.trim())));
-    // Clients are served before that: a server that is shut down earlier was never ready.
+    // Clients are served before that. A server that is shut down earlier was never ready.
     wait_until_logged(
         &directory.path("server.log"),
         " * Ready to accept connections unix\n",
@@ -235,7 +235,7 @@ fn systemd_hears_when_the_server_is_ready_and_when_it_stops() {
     let mut buffer = [0; 200];
     let mut next = || loop {
         match listener.recv(&mut buffer) {
-            // A wait with a timeout ends where the process is stopped and goes on.
+            // A wait with a timeout is interrupted if the process is stopped and continued.
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             length => break text(&buffer[..length.unwrap()]),
         }

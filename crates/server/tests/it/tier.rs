@@ -1,4 +1,4 @@
-//! Values out of memory, as clients see them: the same replies, a limit that holds, and nothing lost.
+//! Tests of cold values as clients see them: the same replies, a limit that holds, and no loss.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt as _;
@@ -16,12 +16,12 @@ use super::recovery::{Directory, files_of};
 pub(crate) fn start(args: &[&str]) -> Server {
     let builder =
         ServerBuilder::iolite().args(&["--tier-path", ".", "--enable-debug-command", "yes"]);
-    // Values of these tests would be a few bytes.
+    // Compressed values of these tests would have only a few bytes.
     let builder = builder.args(&["--tier-compression", "no"]);
     builder.args(args).start().unwrap()
 }
 
-/// Runs a test with each way of reading; `auto` is io_uring where the kernel gives one.
+/// Runs a test with each way of reading; `auto` is io_uring if the kernel supports it.
 pub(crate) fn both_ways(test: impl Fn(&Server, &mut Client)) {
     for io in ["auto", "threads"] {
         let server = start(&["--maxmemory", "100mb", "--save", "", "--tier-io", io]);
@@ -35,13 +35,13 @@ pub(crate) fn ask(client: &mut Client, args: &[&str]) -> String {
     told.trim_matches('"').to_owned()
 }
 
-/// Puts a string, and moves it out of memory.
+/// Sets a string, and demotes it.
 pub(crate) fn set_cold(client: &mut Client, key: &str, value: &str) {
     ask(client, &["SET", key, value]);
     assert_eq!(ask(client, &["DEBUG", "DEMOTE", key]), ":1");
 }
 
-/// A number that TIER STATUS tells.
+/// Returns a number from TIER STATUS.
 pub(crate) fn figure(client: &mut Client, name: &str) -> u64 {
     let told = ask(client, &["TIER", "STATUS"]);
     let mut words = told.split(|byte: char| !byte.is_alphanumeric() && byte != '_');
@@ -144,7 +144,7 @@ fn a_checkpoint_names_cold_values_and_a_start_reads_none() {
         parts < 60_000,
         "{parts} bytes for values that are kept elsewhere"
     );
-    // Behind the checkpoint, and so with the process.
+    // Written after the checkpoint, and so lost with the process.
     ask(&mut client, &["SET", "key:7", "other"]);
     kill(&server);
     drop(server);
@@ -175,7 +175,7 @@ fn a_checkpoint_names_cold_values_and_a_start_reads_none() {
     assert!(checked.contains("301 values in the tier"), "{checked}");
 }
 
-/// What `iolite check` says of a directory.
+/// Returns the output of `iolite check` for a directory.
 pub(crate) fn checked(directory: &Path) -> String {
     let output = std::process::Command::new(iolite_program())
         .arg("check")
@@ -185,7 +185,7 @@ pub(crate) fn checked(directory: &Path) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Bytes of all files below a directory.
+/// Returns the size of all files below a directory.
 fn size_of(directory: &Path) -> u64 {
     let entries = std::fs::read_dir(directory).unwrap();
     let sizes = entries.map(|entry| {
@@ -200,7 +200,7 @@ fn size_of(directory: &Path) -> u64 {
     sizes.sum()
 }
 
-/// A directory with a checkpoint of cold values, and no server.
+/// Returns a directory with a checkpoint of cold values, and no server.
 fn kept() -> Directory {
     let directory = Directory::new();
     let server = start(&[
@@ -217,7 +217,7 @@ fn kept() -> Directory {
     directory
 }
 
-/// What a server says that does not start.
+/// Returns the message of a server that does not start.
 pub(crate) fn refusal(directory: &Path, args: &[&str]) -> String {
     let builder = ServerBuilder::iolite().args(&["--dir", directory.to_str().unwrap()]);
     match builder.args(args).start() {
@@ -272,7 +272,7 @@ fn the_segments_of_others_are_left_alone() {
     let mut client = server.client().unwrap();
     assert_eq!(ask(&mut client, &["GET", "one"]), "one".repeat(500));
     drop(server);
-    // Data that was moved as a whole is at home.
+    // A data directory that was moved as a whole is valid.
     let moved = Directory::new();
     std::fs::remove_dir(&moved.0).unwrap();
     std::fs::rename(&directory.0, &moved.0).unwrap();
@@ -308,13 +308,13 @@ fn what_a_checkpoint_names_is_rewritten_and_kept_until_the_next_one() {
     }
     ask(&mut client, &["TIER", "COMPACT"]);
     assert!(figure(&mut client, "tier_compacted_bytes") > 0);
-    // The background may be at one of the segments itself.
+    // The background thread may be processing one of the segments itself.
     eventually("what the checkpoint names is kept", || {
         figure(&mut client, "tier_bytes_kept") > 300_000
     });
     kill(&server);
     drop(server);
-    // No log: what was deleted after the checkpoint is there again, every value of it.
+    // There is no log, so everything deleted after the checkpoint exists again, with every value.
     let server = start(&args);
     let mut client = server.client().unwrap();
     for number in 0..200 {
@@ -477,8 +477,9 @@ fn transcripts_hold_when_every_value_leaves_after_every_command() {
     super::transcripts::run_all(&launcher);
 }
 
-/// A request whose value is being read is in no line yet, and is not counted as one that is: who waits until a client is
-/// blocked, and then has another one wait, finds the two served in that order.
+/// A request whose value is being read is not queued yet, and is not counted as blocked. If a test
+/// waits until a client is blocked and then lets another client wait, the two are served in that
+/// order.
 #[test]
 fn who_is_called_blocked_is_served_before_who_comes_later() {
     let server = start(&[
@@ -576,7 +577,7 @@ fn a_slow_rate_of_reading_again_can_be_changed_at_once() {
     eventually("the first segment is read", || {
         figure(&mut client, "tier_scrubbed") > 0
     });
-    // At a byte a second the next one would be read tomorrow.
+    // At one byte per second, the next segment would be read tomorrow.
     ask(&mut client, &["CONFIG", "SET", "tier-scrub", "100mb"]);
     eventually("all segments are read", || {
         figure(&mut client, "tier_scrubbed") > 12
@@ -603,7 +604,8 @@ fn one_client_that_sends_many_requests_has_their_values_read_together() {
     });
 }
 
-/// Values that are read where they are needed, with a key held, while rings have reads of others under way.
+/// Values are read where they are needed, with a key held, while rings have pending reads of other
+/// requests.
 #[test]
 fn requests_that_name_their_keys_too_late_are_answered_beside_many_others() {
     both_ways(|server, client| {

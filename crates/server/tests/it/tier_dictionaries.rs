@@ -1,4 +1,5 @@
-//! Dictionaries for short values in the tier: made in the background, kept as long as they are needed, and missed by name.
+//! Tests of dictionaries for short values in the tier: made in the background, kept while they are
+//! needed, and named when missing.
 
 use base::random::Prng;
 use testkit::client::Client;
@@ -10,7 +11,7 @@ use super::limits::eventually;
 use super::recovery::{Directory, files_of};
 use super::tier::{ask, checked, figure, refusal, start};
 
-/// With so much memory 2 MiB of values are samples enough.
+/// With this much memory, 2 MiB of values are enough samples.
 const MEMORY: &str = "144mb";
 
 fn server(directory: &Directory, compression: &str) -> Server {
@@ -26,7 +27,7 @@ fn server(directory: &Directory, compression: &str) -> Server {
     ])
 }
 
-/// A value of some hundred bytes that has much in common with the others.
+/// Returns a value of some hundred bytes that has much in common with the others.
 fn value(number: u64) -> String {
     let mut random = Prng::seeded(number);
     let names = ["river", "stone", "market", "garden", "window", "silver"];
@@ -41,7 +42,7 @@ fn value(number: u64) -> String {
     )
 }
 
-/// Puts values, and moves them out of memory.
+/// Sets values, and demotes them.
 fn put_cold(client: &mut Client, numbers: std::ops::Range<u64>) {
     for from in numbers.clone().step_by(200) {
         let some = from..(from + 200).min(numbers.end);
@@ -67,7 +68,7 @@ fn check(client: &mut Client, numbers: impl Iterator<Item = u64>) {
     }
 }
 
-/// A server with a dictionary, and values before and after it.
+/// Starts a server with a dictionary, and values from before and after it.
 fn with_dictionary(directory: &Directory) -> (Server, Client) {
     let server = server(directory, "auto");
     let mut client = server.client().unwrap();
@@ -96,7 +97,8 @@ fn short_values_take_less_by_a_dictionary_that_a_start_and_a_check_find_again() 
     let told = ask(&mut client, &["TIER", "SCRUB"]);
     let digits = |byte: char| !byte.is_ascii_digit();
     let numbers: Vec<_> = told.split(digits).filter(|one| !one.is_empty()).collect();
-    // A value whose bucket changed while it was written was written again, and the first copy is there as well.
+    // If the bucket of a value changed during its write, the value was written again, and the first
+    // copy still exists.
     let entries: u64 = numbers[0].parse().unwrap();
     assert!((14_000..14_500).contains(&entries), "{told}");
     assert_eq!(numbers[1..], ["0"], "{told}");
@@ -109,7 +111,7 @@ fn short_values_take_less_by_a_dictionary_that_a_start_and_a_check_find_again() 
     let mut client = again.client().unwrap();
     assert_eq!(figure(&mut client, "tier_dictionaries"), 1);
     check(&mut client, (0..14_000).step_by(97));
-    // What goes now needs none; the one that is there stays as long as it is needed.
+    // Values that are demoted now need no dictionary. The existing one stays while it is needed.
     let raw = figure(&mut client, "tier_dictionary_raw_bytes");
     put_cold(&mut client, 20_000..20_200);
     assert_eq!(figure(&mut client, "tier_dictionary_raw_bytes"), raw);
@@ -157,7 +159,8 @@ fn a_dictionary_that_nothing_needs_any_more_is_removed() {
     assert_eq!(ask(&mut client, &["SAVE"]), "+OK");
     kill(&first);
     drop(first);
-    // Of an earlier process, and all values that need it overwritten or gone.
+    // The dictionary is from an earlier process, and all values that need it are overwritten or
+    // deleted.
     let again = server(&directory, "lz4");
     let mut client = again.client().unwrap();
     assert_eq!(files_of(&directory.0.join("tier"), "dict").len(), 1);

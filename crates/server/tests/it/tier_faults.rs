@@ -1,4 +1,5 @@
-//! Values out of memory that cannot be read: a named error for who needs them, and nothing done by half.
+//! Tests of cold values that cannot be read: requests that need them get a named error, and nothing
+//! is done by half.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt as _;
@@ -12,7 +13,7 @@ use super::limits::eventually;
 use super::recovery::files_of;
 use super::tier::{ask, both_ways, figure, set_cold, start};
 
-/// Keys of all types whose values are good or cannot be read.
+/// Returns a server with keys of all types whose values are good or cannot be read.
 fn good_and_bad() -> (Server, Client) {
     let server = start(&["--maxmemory", "100mb", "--save", "", "--tier-scrub", "0"]);
     let mut client = server.client().unwrap();
@@ -45,7 +46,7 @@ fn good_and_bad() -> (Server, Client) {
     (server, client)
 }
 
-/// Changes a byte of every entry that has this text.
+/// Changes a byte of every entry that contains this text.
 fn damage(directory: &Path, text: &[u8]) {
     for path in files_of(directory, "seg") {
         let bytes = std::fs::read(&path).unwrap();
@@ -61,7 +62,7 @@ fn damage(directory: &Path, text: &[u8]) {
     }
 }
 
-/// What all good keys hold.
+/// Returns what all good keys hold.
 fn all_good(client: &mut Client) -> String {
     let mut told = ask(client, &["DBSIZE"]);
     for name in ["good", "other"] {
@@ -112,7 +113,7 @@ fn a_write_that_meets_a_value_that_cannot_be_read_changes_nothing() {
         assert!(told.contains(UNREADABLE), "{request}: {told}");
         assert_eq!(all_good(&mut client), before, "{request}");
     }
-    // Nothing of what cannot be read was taken for empty, and removed.
+    // No unreadable value was taken for empty and removed.
     for key in [
         "bad:string",
         "bad:list",
@@ -134,7 +135,8 @@ fn scripts_and_transactions_that_meet_a_value_that_cannot_be_read_change_nothing
     let told = ask(&mut client, &["EVAL", script, "1", "bad:string"]);
     assert!(told.contains(UNREADABLE), "{told}");
     assert_eq!(all_good(&mut client), before);
-    // What a script does not declare is an error where it is met, and no empty value.
+    // If a script accesses such a key without declaring it, it gets an error there, not an empty
+    // value.
     let script = "local told = redis.pcall('GET', 'bad:string'); return told.err or 'none'";
     let told = ask(&mut client, &["EVAL", script, "0"]);
     assert!(told.contains(UNREADABLE), "{told}");
@@ -154,7 +156,7 @@ fn scripts_and_transactions_that_meet_a_value_that_cannot_be_read_change_nothing
     let told = ask(&mut client, &["EXEC"]);
     assert!(!told.contains(UNREADABLE), "{told}");
 
-    // Who waits for an element that cannot be put anywhere leaves it where it is.
+    // If an element cannot be moved to a waiting client's target, it stays where it is.
     let late = "LATER".repeat(30);
     ask(&mut client, &["RPUSH", "late", &late]);
     let mut waiter = server.client().unwrap();
@@ -217,7 +219,7 @@ fn a_client_that_leaves_while_its_value_is_read_takes_nothing_with_it() {
             let key = format!("key:{round}");
             set_cold(client, &key, &long);
             let mut other = server.client().unwrap();
-            // Answered or not, it is gone.
+            // The client disconnects, whether it was answered or not.
             other.send(&["GET", &key]).unwrap();
             drop(other);
         }

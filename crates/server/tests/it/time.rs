@@ -1,6 +1,7 @@
-//! Limits in time, on a clock that moves when told to: nothing here waits for real seconds.
+//! Tests of limits in time, on a clock that the test advances: nothing here waits for real seconds.
 //!
-//! The loops look at the clock ten times a second of real time; what is to be closed is polled for.
+//! The event loops read the clock ten times per second of real time. Tests poll for connections
+//! that are to be closed.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Read, Write};
@@ -58,7 +59,7 @@ impl Rig {
         self.server.as_ref().unwrap().connect()
     }
 
-    /// A client that asked for more than it can be sent, and reads nothing.
+    /// Returns a client that requested more than it can be sent, and reads nothing.
     fn deaf(&self) -> InProcessPeer {
         let mut peer = self.connect();
         let value = "x".repeat(BIG_BYTES);
@@ -70,7 +71,7 @@ impl Rig {
         peer
     }
 
-    /// Waits until some client has output that it does not take.
+    /// Waits until some client has output that it does not read.
     fn wait_for_output(&self) {
         let mut operator = self.connect();
         eventually("output waits", || {
@@ -90,7 +91,7 @@ impl Rig {
         }
     }
 
-    /// Returns once the loop has looked at the clock.
+    /// Returns when the loop has read the clock.
     fn settle(&self) {
         let mut peer = self.connect();
         for _ in 0..2 {
@@ -109,7 +110,7 @@ impl Drop for Rig {
         let Some(server) = self.server.take() else {
             return;
         };
-        // Those who still hold a connection are waited for, for a time that has to pass.
+        // The server waits for clients that still have a connection, for a time that has to pass.
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -135,7 +136,7 @@ pub(crate) fn send(peer: &mut InProcessPeer, mut bytes: &[u8]) {
     });
 }
 
-/// The next line of an answer.
+/// Returns the next line of a reply.
 pub(crate) fn line(peer: &mut InProcessPeer) -> String {
     let mut line = String::new();
     eventually("a line comes", || {
@@ -151,7 +152,7 @@ pub(crate) fn line(peer: &mut InProcessPeer) -> String {
     line.trim_end().to_owned()
 }
 
-/// The next answer, which is one string.
+/// Returns the next reply, which is one string.
 pub(crate) fn reply(peer: &mut InProcessPeer) -> String {
     let head = line(peer);
     let mut text = vec![0; head[1..].parse::<usize>().unwrap() + 2];
@@ -165,7 +166,7 @@ pub(crate) fn reply(peer: &mut InProcessPeer) -> String {
     String::from_utf8(text).unwrap()
 }
 
-/// Whether the server has closed the connection; what still comes is thrown away.
+/// Returns whether the server has closed the connection. Discards received bytes.
 pub(crate) fn is_closed(peer: &mut InProcessPeer) -> bool {
     let mut buffer = [0; 4096];
     loop {
@@ -177,7 +178,7 @@ pub(crate) fn is_closed(peer: &mut InProcessPeer) -> bool {
     }
 }
 
-/// Whether the connection takes no more bytes: it was closed without anything being read.
+/// Returns whether the connection takes no more bytes because it was closed, without reading.
 fn is_gone(peer: &mut InProcessPeer) -> bool {
     peer.write(b"\r\n")
         .is_err_and(|error| error.kind() == ErrorKind::BrokenPipe)
@@ -196,7 +197,7 @@ fn output_above_the_soft_limit_is_suffered_for_its_time() {
     });
 }
 
-/// A figure of INFO.
+/// Returns a figure of INFO.
 fn figure(peer: &mut InProcessPeer, name: &str) -> u64 {
     send(peer, b"INFO stats\r\n");
     let text = reply(peer);
@@ -205,8 +206,8 @@ fn figure(peer: &mut InProcessPeer, name: &str) -> u64 {
     found.parse().unwrap()
 }
 
-/// The turn that finds a client above its limit looks at all clients that hold something as well, where it is
-/// time for that.
+/// If the time has come, the turn that finds a client above its limit also checks all clients that
+/// hold memory.
 #[test]
 fn who_is_closed_at_a_limit_is_counted_once() {
     let rig = Rig::new(&["--client-query-buffer-limit", "1mb"]);
@@ -252,11 +253,11 @@ fn whoever_never_authenticates_is_closed() {
     assert!(line(&mut stranger).starts_with("-NOAUTH"));
     rig.pass(59_000);
     assert!(!is_closed(&mut stranger));
-    // Authenticated long ago, and for a moment no longer: a time of its own begins.
+    // The client authenticated long ago and then resets its login: a new time limit begins.
     send(&mut friend, b"PING\r\nRESET\r\n");
     assert_eq!(line(&mut friend), "+PONG");
     assert_eq!(line(&mut friend), "+RESET");
-    // Not more, or that is over as well.
+    // No longer, because that limit would be over as well.
     rig.pass(5_000);
     eventually("its minute is over", || is_closed(&mut stranger));
     send(&mut friend, b"AUTH secret\r\n");

@@ -1,4 +1,5 @@
-//! Encrypted connections, as clients meet them: the built server, certificates made for the test.
+//! Tests of encrypted connections as clients see them: the built server, with certificates made for
+//! the test.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -17,11 +18,11 @@ use tls::{ClientOptions, ClientStream, Handshake};
 
 use crate::certificates::Files;
 
-/// How long anything may take.
+/// Maximum time for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Files {
-    /// A server with an encrypted port, and `more` on its command line.
+    /// Starts a server with an encrypted port, and `more` on its command line.
     fn serve(&self, more: &[&str]) -> Served {
         let mut words = Vec::new();
         for (directive, file) in [
@@ -32,7 +33,7 @@ impl Files {
             words.extend([directive.to_owned(), self.text(file)]);
         }
         words.extend(more.iter().map(|word| (*word).to_owned()));
-        // Whoever else looks for a port may take one between the finding and the listening.
+        // Another process may take the port between the search and the start.
         let mut attempts = 0;
         loop {
             attempts += 1;
@@ -76,14 +77,14 @@ impl Served {
         stream
     }
 
-    /// An encrypted connection.
+    /// Opens an encrypted connection.
     fn connect(&self, client: &tls::Client) -> io::Result<Client> {
         let socket = self.socket();
         socket.set_nonblocking(true)?;
         secure(socket.into(), client)
     }
 
-    /// What INFO says.
+    /// Returns a field of INFO.
     fn info(&self, name: &str) -> String {
         let reply = self
             .server
@@ -118,12 +119,13 @@ fn secure(socket: OwnedFd, client: &tls::Client) -> io::Result<Client> {
     Ok(Client::over(Box::new(TlsLink(stream))))
 }
 
-/// Asks for an answer; a refusal of the client's certificate comes after its side is done.
+/// Sends a PING. The refusal of a client's certificate comes only after the client's side of the
+/// handshake is done.
 fn ping(client: io::Result<Client>) -> io::Result<Value> {
     client?.command(&["PING"])
 }
 
-/// Waits by sleeping for a moment, as only a test may.
+/// A link that waits by sleeping for a moment, as only a test may.
 struct TlsLink(ClientStream);
 
 impl TlsLink {
@@ -207,7 +209,7 @@ fn encrypted_and_plain_clients_see_one_server() {
     );
 }
 
-/// Values that fill every buffer on the way, batches that the socket does not take at once.
+/// Values fill every buffer on the way, and the socket does not take the batches at once.
 #[test]
 fn long_values_and_long_batches_arrive_whole() {
     let files = Files::new();
@@ -270,7 +272,7 @@ fn clients_show_a_certificate_where_one_is_asked_for() {
     );
 }
 
-/// The user of a new connection, by the certificate called `name`, or by none.
+/// Returns the user of a new connection, by the certificate called `name`, or without one.
 fn user_by(served: &Served, files: &Files, name: Option<&str>) -> io::Result<Value> {
     let client = tls::Client::load(&ClientOptions {
         certificate_file: name.map(|name| files.path(&format!("{name}.crt"))),
@@ -358,7 +360,7 @@ fn who_connects_after_a_change_is_taken_as_it_says() {
         assert_eq!(reply, Value::Simple(b"OK".to_vec()));
     };
     run(&["ACL", "SETUSER", "client", "on", "+@all"]);
-    // Each worker in turn takes a connection, one of them while it knows of no change.
+    // Each worker in turn takes a connection, one of them before it knows of the change.
     for _ in 0..8 {
         for (field, user) in [("CN", "client"), ("off", "default")] {
             run(&["CONFIG", "SET", "tls-auth-clients-user", field]);
@@ -451,17 +453,18 @@ fn who_does_not_speak_tls_is_told_and_forgotten() {
         plain.read_to_string(&mut told).unwrap();
         assert_eq!(told, "-ERR This port takes TLS connections only\r\n");
     }
-    // Beginnings of a handshake, up to none, and the middle of one that is wrong.
+    // Truncated beginnings of a handshake, including an empty one, and a handshake with a wrong
+    // middle.
     for length in 0..40_u8 {
         let mut stranger = served.socket();
         let record = [&[0x16, 3, 1, 0, 200, 1, 0, 0, 196, 3, 3][..], &[0xaa; 40]].concat();
         let rest = if length % 2 == 0 { 300 } else { 0 };
         for part in [&record[..usize::from(length)], &[0xff; 300][..rest]] {
-            // The server may be done with it already.
+            // The server may have closed the connection already.
             let _refused_early = stranger.write_all(part);
         }
     }
-    // Whom the server has not accepted yet is not under way either.
+    // Connections that the server has not accepted yet are not counted as pending either.
     served.wait_for("everybody came and is gone", |it| {
         it.info("tls_handshakes_failed") == "90"
             && it.info("tls_handshakes_pending") == "0"
@@ -492,7 +495,7 @@ fn a_server_that_cannot_read_its_files_does_not_start() {
     assert!(Path::new(&certificate).exists());
 }
 
-/// The page is reached by people, who have no certificates; what the server shows is the certificate of its files.
+/// People use the page without certificates. The server shows the certificate of its files.
 #[cfg(feature = "http")]
 #[test]
 fn the_management_port_shows_the_servers_certificate() {
@@ -532,13 +535,14 @@ fn the_management_port_shows_the_servers_certificate() {
         let mut link = TlsLink(stream);
         link.write_all(request)?;
         let mut text = Vec::new();
-        // Whether the end is announced does not matter.
+        // It does not matter whether the end is announced.
         let _ended = link.read_to_end(&mut text);
         Ok(String::from_utf8_lossy(&text).into_owned())
     };
     let answered = ask(&files.client(false)).unwrap();
     assert!(answered.starts_with("HTTP/1.1 200"), "{answered}");
-    // Another certificate is shown as soon as it is there; who trusts nobody is not served.
+    // A new certificate is shown as soon as it exists. A client that trusts no authority gets no
+    // connection.
     files.sign("server");
     assert!(
         ask(&files.client(false))
@@ -547,7 +551,7 @@ fn the_management_port_shows_the_servers_certificate() {
     );
     let nobody = tls::Client::load(&ClientOptions::default()).unwrap();
     assert!(ask(&nobody).is_err());
-    // Without TLS there is no answer of HTTP.
+    // Without TLS there is no HTTP response.
     let mut plain = connect();
     plain.write_all(request).unwrap();
     let mut text = Vec::new();
@@ -555,7 +559,7 @@ fn the_management_port_shows_the_servers_certificate() {
     assert!(!text.starts_with(b"HTTP/"), "{}", text.escape_ascii());
 }
 
-/// The port alone has the server make handshakes; what is sent plainly is not understood.
+/// The setting for the port suffices for handshakes. Plain text is not accepted.
 #[test]
 fn the_memcached_port_may_be_encrypted() {
     let files = Files::new();
@@ -583,7 +587,7 @@ fn the_memcached_port_may_be_encrypted() {
     let requests = b"set k 5 0 5\r\nhello\r\nget k\r\nquit\r\n";
     link.write_all(requests).unwrap();
     let mut text = Vec::new();
-    // Whether the end is announced does not matter.
+    // It does not matter whether the end is announced.
     let _ended = link.read_to_end(&mut text);
     let text = String::from_utf8_lossy(&text);
     assert_eq!(text, "STORED\r\nVALUE k 5 5\r\nhello\r\nEND\r\n");
@@ -597,7 +601,8 @@ fn the_memcached_port_may_be_encrypted() {
     assert!(!told.starts_with(b"VALUE"), "{}", told.escape_ascii());
 }
 
-/// Where only encrypted connections are, what looks after a server has to come by one, too; and the password is on no command line.
+/// If only encrypted connections are accepted, tools for operators must use one, too. The password
+/// is on no command line.
 #[test]
 fn tools_that_look_after_a_server_come_by_tls() {
     let files = Files::new();

@@ -1,4 +1,4 @@
-//! The tools of the binary, run against servers: what a person or a script would see.
+//! Tests of the binary's tools with servers: their output as a person or a script sees it.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener};
@@ -31,14 +31,14 @@ pub(crate) fn tool(words: &[&str]) -> Output {
         .unwrap()
 }
 
-/// The standard output of a tool that ends well.
+/// Returns the standard output of a tool that succeeds.
 fn told(words: &[&str]) -> String {
     let output = tool(words);
     assert!(output.status.success(), "{words:?} {output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The standard output of the client for these lines.
+/// Returns the client's standard output for these lines, and its exit code.
 fn lines(port: &str, words: &[&str], input: &[u8]) -> (String, Option<i32>) {
     let mut client = Command::new(iolite_program())
         .args(["cli", "-p", port])
@@ -104,7 +104,7 @@ fn a_pipe_of_requests_ends_with_the_last_reply() {
     assert_eq!(code, Some(1));
 }
 
-/// Who gives up waits for each reply so long, not for all of them.
+/// The timeout counts for each reply, not for all of them together.
 #[test]
 fn a_pipe_waits_for_as_long_as_replies_come() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -113,7 +113,7 @@ fn a_pipe_waits_for_as_long_as_replies_come() {
         let (mut stream, _) = listener.accept().unwrap();
         let mut input = Vec::new();
         let mut piece = [0; 4096];
-        // The last request is an ECHO of 20 bytes, which the reply is made of.
+        // The last request is an ECHO of 20 bytes, from which the reply is made.
         let echo = loop {
             let count = stream.read(&mut piece).unwrap();
             input.extend_from_slice(&piece[..count]);
@@ -136,7 +136,7 @@ fn a_pipe_waits_for_as_long_as_replies_come() {
     assert_eq!(code, Some(0));
 }
 
-/// Scripts read the output of `redis-cli --bigkeys`, so that it has to be the same.
+/// Scripts read the output of `redis-cli --bigkeys`, so ours has to be the same.
 #[test]
 fn the_biggest_keys_are_told_as_redis_cli_tells_them() {
     let (_server, port) = started();
@@ -151,7 +151,7 @@ fn the_biggest_keys_are_told_as_redis_cli_tells_them() {
             return;
         };
         let other = String::from_utf8(other.stdout).unwrap();
-        // Types come in the order of a hash table there.
+        // In redis-cli, types are in the order of a hash table.
         let sorted = |text: &str| {
             let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
             lines.sort();
@@ -188,7 +188,7 @@ fn a_doctor_tells_programs_too() {
     assert!(rules.contains(&"memory-unlimited"), "{rules:?}");
 }
 
-/// What a checkpoint, an RDB file and the running server are said to take is the same, about.
+/// A checkpoint, an RDB file and the running server report about the same sizes.
 #[test]
 fn an_analysis_of_files_agrees_with_the_server() {
     let (server, port) = started();
@@ -222,7 +222,7 @@ fn an_analysis_of_files_agrees_with_the_server() {
     }
 }
 
-/// A checkpoint has no values that are in a tier, but tells what they are.
+/// A checkpoint does not contain values that are in a tier, but describes them.
 #[test]
 fn an_analysis_knows_values_that_are_in_a_tier() {
     let server = ServerBuilder::iolite()
@@ -256,7 +256,7 @@ fn an_analysis_knows_values_that_are_in_a_tier() {
     assert!(checkpoint["bytes"].as_u64() < Some(500), "{checkpoint}");
 }
 
-/// What a log has after its base, or a checkpoint, is counted apart.
+/// What a log contains after its base, or after a checkpoint, is counted separately.
 #[test]
 fn an_analysis_tells_what_logs_have() {
     let log = ["--appendonly", "yes"];
@@ -307,7 +307,7 @@ fn an_analysis_tells_what_logs_have() {
     }
 }
 
-/// As a server has it that writes no base: one file of requests, here cut within one.
+/// A server that writes no base has a single file of requests, here truncated within a request.
 #[test]
 fn an_analysis_reads_a_plain_append_only_file() {
     let directory = temporary_directory("analyze-aof").unwrap();
@@ -418,9 +418,9 @@ fn a_migration_copies_compares_and_repairs() {
         "{told}"
     );
     assert!(pair.is_same());
-    // A target that has keys is left alone.
+    // A target that has keys is not changed.
     assert_eq!(pair.migrate(&[]).1, Some(2));
-    // Changed, missing and added keys are found and put right.
+    // Changed, missing and added keys are found and corrected.
     fill(to, &["SET", "key:1", "other"]);
     fill(to, &["DEL", "key:2"]);
     fill(to, &["SET", "added", "x"]);
@@ -440,7 +440,7 @@ fn a_migration_copies_compares_and_repairs() {
     assert!(pair.is_same());
 }
 
-/// Whatever changes meanwhile is copied again, and nothing comes back that was deleted.
+/// Keys that change meanwhile are copied again, and no deleted key returns.
 #[test]
 fn a_migration_follows_what_changes_meanwhile() {
     let pair = pair("migrate-follow");
@@ -461,7 +461,7 @@ fn a_migration_follows_what_changes_meanwhile() {
     let (told, code) = pair.migrate(&["--follow-for", "4", "--count", "50", "--rate", "20000"]);
     assert_eq!(code, Some(0), "{told}");
     writer.join().unwrap();
-    // What expires goes on both sides by itself, but not at the same instant.
+    // Keys expire by themselves on both sides, but not at the same instant.
     crate::limits::eventually("both are the same", || pair.is_same());
     let events = [
         "cli",
@@ -474,7 +474,7 @@ fn a_migration_follows_what_changes_meanwhile() {
     assert_eq!(self::told(&events), "notify-keyspace-events\n\n");
 }
 
-/// Keys that are not like the pattern are the target's own, also when they change at the source.
+/// Keys that do not match the pattern belong to the target, even if they change at the source.
 #[test]
 fn a_migration_follows_no_other_keys_than_it_copies() {
     let pair = pair("migrate-pattern");
@@ -528,7 +528,7 @@ fn a_migration_goes_on_where_it_was_killed() {
     assert!(pair.is_same());
 }
 
-/// A rate counts what this run copies: what was copied before it is not waited for.
+/// A rate applies to what this run copies. The run does not wait for what was copied before.
 #[test]
 fn a_migration_that_goes_on_keeps_to_its_rate_at_once() {
     let pair = pair("migrate-rate");
@@ -550,11 +550,12 @@ fn a_migration_that_goes_on_keeps_to_its_rate_at_once() {
         (Some(300), Some(0)),
         "{told}"
     );
-    // It would be two minutes for all that the file names.
+    // At this rate, everything that the file names would take two minutes.
     assert!(patience.lasts());
 }
 
-/// A cursor says something to the process that gave it alone: another one keeps its keys in another order.
+/// A cursor is only valid in the process that returned it: another process keeps its keys in
+/// another order.
 #[test]
 fn a_migration_begins_anew_at_a_source_that_was_started_anew() {
     let pair = pair("migrate-restarted");
@@ -575,7 +576,7 @@ fn a_migration_begins_anew_at_a_source_that_was_started_anew() {
     );
 }
 
-/// A source that does not tell what it has was not copied.
+/// A migration fails if the source does not report what it has.
 #[test]
 fn a_migration_needs_to_be_told_what_there_is() {
     let mut pair = pair("migrate-refused");
@@ -597,7 +598,7 @@ fn a_migration_by_replication_hands_over() {
     assert!(pair.is_same());
 }
 
-/// Programs are told the same as people.
+/// Programs get the same information as people.
 #[test]
 fn a_check_tells_programs_which_file_is_damaged() {
     let directory = temporary_directory("check-json").unwrap();
@@ -621,7 +622,8 @@ fn a_check_tells_programs_which_file_is_damaged() {
     );
 }
 
-/// What scripts read of both has the same shape; times and counts differ from run to run.
+/// The output that scripts read has the same shape in both tools. Times and counts differ from run
+/// to run.
 #[test]
 fn figures_are_told_as_redis_cli_tells_them() {
     let (_server, port) = started();
@@ -629,7 +631,7 @@ fn figures_are_told_as_redis_cli_tells_them() {
     let shape = |text: &str| -> String {
         let mut shape = String::new();
         for letter in text.chars() {
-            // A number is one sign, and so is a run of blanks.
+            // A number becomes one sign, and so does a run of blanks.
             let sign = if letter.is_ascii_digit() { '#' } else { letter };
             if !(matches!(sign, '#' | ' ') && shape.ends_with(sign)) {
                 shape.push(sign);
@@ -657,7 +659,7 @@ fn figures_are_told_as_redis_cli_tells_them() {
         all.extend(words);
         assert_eq!(shape(&told(&all)), shape(&other), "{words:?}");
     }
-    // It goes on until it is ended; a line of ours is compared with one of theirs.
+    // The program runs until it is ended. One of our lines is compared with one of theirs.
     let first_lines = |program: &mut Command| -> Option<String> {
         let mut child = program
             .args(["-p", &port, "--stat", "-i", "0.01"])

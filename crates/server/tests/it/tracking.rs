@@ -1,4 +1,4 @@
-//! Client-side caching with clients of several workers, on Redis as well.
+//! Tests of client-side caching with clients of several workers, on Redis as well.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,7 +14,7 @@ fn start(args: &[&str]) -> Server {
     builder.args(args).start().unwrap()
 }
 
-/// Ours, and the one that it is compared with.
+/// Starts our server, and the one that it is compared with.
 fn both() -> [Server; 2] {
     [start(&[]), ServerBuilder::oracle().start().unwrap()]
 }
@@ -39,7 +39,7 @@ fn id_of(client: &mut Client) -> String {
         .into()
 }
 
-/// A client in RESP2 that hears what others are told, and its id.
+/// Returns a RESP2 client that receives the invalidations of other clients, and its id.
 fn listener(server: &Server) -> (Client, String) {
     let mut client = server.client().unwrap();
     let id = id_of(&mut client);
@@ -55,7 +55,7 @@ fn message(key: &str) -> String {
     format!("[\"message\", \"__redis__:invalidate\", [\"{key}\"]]")
 }
 
-/// Nothing was sent to a client behind what it has read.
+/// Asserts that a client has received nothing after what it has read.
 fn assert_quiet(client: &mut Client) {
     assert_eq!(ask(client, &["ECHO", "quiet"]), "\"quiet\"");
 }
@@ -87,7 +87,7 @@ fn each_kind_of_change_is_told_once() {
             ask(&mut other, &["SET", "k", "again"]);
             assert_quiet(&mut client);
         }
-        // Longer each time, until the key is read before its end.
+        // The lifetime doubles each time, until the key is read before it expires.
         let lives_ms = (0..12).map(|doublings| (30_u64 << doublings).to_string());
         let told = lives_ms.into_iter().find_map(|lives_ms| {
             let mut client = resp3(&server);
@@ -203,7 +203,7 @@ fn news_may_go_to_another_client() {
         ask(&mut client, &["GET", "k"]);
         ask(&mut other, &["SET", "k", "1"]);
         assert_eq!(next(&mut redirected), message("k"));
-        // Who hears in RESP3 needs not subscribe.
+        // A RESP3 client need not subscribe.
         let mut listening = resp3(&server);
         let id = id_of(&mut listening);
         ask(&mut client, &["CLIENT", "TRACKING", "ON", "REDIRECT", &id]);
@@ -299,7 +299,8 @@ fn a_limit_that_is_lowered_holds_without_further_reads() {
     }
 }
 
-/// Before, only the next upkeep dropped the keys, up to a tenth of a second after the reply.
+/// Regression test: only the next upkeep dropped the keys, up to a tenth of a second after the
+/// reply.
 #[test]
 fn a_limit_that_is_lowered_is_told_before_the_next_reply() {
     let server = start(&["--enable-debug-command", "yes"]);
@@ -321,14 +322,14 @@ fn a_limit_that_is_lowered_is_told_before_the_next_reply() {
             assert!(told.starts_with(">[\"invalidate\", [\""), "{told}");
         }
         assert_eq!(next(&mut client), "+PONG");
-        // The third, so that the next round begins with an empty table.
+        // The third key is included, so that the next round begins with an empty table.
         ask(&mut other, &["MSET", "a", "1", "b", "1", "c", "1"]);
         let told = next(&mut client);
         assert!(told.starts_with(">[\"invalidate\", [\""), "{told}");
     }
 }
 
-/// Many change what many read, on all workers: nobody is left with an old value.
+/// Many clients change what many clients read, on all workers: no client is left with an old value.
 #[test]
 fn no_cache_stays_behind() {
     let server = start(&[]);
@@ -356,7 +357,8 @@ fn no_cache_stays_behind() {
     });
 }
 
-/// Keeps a cache of all keys until nobody writes and nothing was told for a while, then compares it.
+/// Maintains a cache of all keys until the writers are done and no invalidation came for a while,
+/// then compares it.
 fn follow(server: &Server, keys: usize, are_done: &AtomicBool) {
     let mut client = resp3(server);
     ask(&mut client, &["CLIENT", "TRACKING", "ON"]);
@@ -430,7 +432,7 @@ fn changes_of_prefixes_are_told_together() {
         assert_eq!(next(&mut redirected), told("\"foo1\""));
         ask(&mut other, &["RPUSH", "foo-list", "1"]);
         assert_eq!(next(&mut redirected), told("\"foo-list\""));
-        // So long that what comes of the request is told before the key's end is.
+        // So long that the invalidation by the request comes before that by the key's expiry.
         ask(&mut other, &["PEXPIRE", "foo-list", "500"]);
         assert_eq!(next(&mut redirected), told("\"foo-list\""));
         assert_eq!(next(&mut redirected), told("\"foo-list\""), "expired");
@@ -486,8 +488,8 @@ fn no_prefix_behind_one_means_all_keys() {
     }
 }
 
-/// What makes room for a request is told before its reply: told behind it, a cache would drop what the
-/// request has just put there.
+/// Invalidations by evictions for a request come before its reply. If they came after it, a cache
+/// would drop what the request has just stored there.
 #[test]
 fn evictions_for_a_request_are_told_before_its_reply() {
     let server = start(&["--maxmemory-policy", "volatile-random"]);
@@ -504,20 +506,20 @@ fn evictions_for_a_request_are_told_before_its_reply() {
     client.send_raw(limit.as_bytes()).unwrap();
     assert_eq!(next(&mut client), "+OK");
     assert_eq!(next(&mut client), invalidation("volatile"));
-    // Whether it is done depends on how much that freed.
+    // Whether the command runs depends on how much memory that freed.
     next(&mut client);
     assert_quiet(&mut client);
 }
 
-/// The worker of a client.
+/// Returns the worker of a client.
 fn worker_of(client: &mut Client) -> String {
     let info = ask(client, &["CLIENT", "INFO"]);
     let worker = info.split("io-thread=").nth(1).unwrap();
     worker.split(' ').next().unwrap().into()
 }
 
-/// Whoever learned of a change and then asks has heard of it before the answer, though the worker had
-/// no time between the two.
+/// A client that learned of a change and then sends a request gets the invalidation before the
+/// reply, even if the worker had no time between the two.
 #[test]
 fn what_happened_before_a_request_is_told_before_its_reply() {
     let server = start(&["--enable-debug-command", "yes"]);
@@ -562,7 +564,7 @@ fn who_is_served_hears_of_it_behind_the_answer() {
     }
 }
 
-/// As Redis 7.2 has it; 7.0 tracks what a script declares.
+/// As in Redis 7.2; 7.0 tracks the keys that a script declares.
 #[test]
 fn of_a_script_what_it_reads_is_tracked_and_not_what_it_declares() {
     let server = start(&[]);

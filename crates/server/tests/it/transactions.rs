@@ -1,4 +1,4 @@
-//! MULTI and EXEC over sockets: memory, other clients, and what a queue may hold.
+//! Tests of MULTI and EXEC over sockets: memory, other clients, and limits of the queue.
 
 use testkit::client::Client;
 use testkit::process::{Server, ServerBuilder};
@@ -107,8 +107,8 @@ fn a_queue_counts_as_input() {
     );
 }
 
-/// Four clients move amounts between accounts, in transactions that meet each other and some that do
-/// not; a fifth looks at all of them at once.
+/// Four clients move amounts between accounts, in transactions some of which conflict. A fifth
+/// client reads all accounts at once.
 #[test]
 fn no_half_of_a_transaction_is_seen() {
     const ACCOUNTS: usize = 8;
@@ -199,7 +199,7 @@ fn a_key_that_is_evicted_is_changed() {
     assert_eq!(ask(&mut client, "EXEC"), "(nil-array)");
 }
 
-/// Two clients that each watch what the other writes: one of them at most.
+/// Two clients each watch what the other writes: at most one of their transactions runs.
 #[test]
 fn transactions_that_watch_each_other_do_not_both_run() {
     let server = start(&["--threads", "4"]);

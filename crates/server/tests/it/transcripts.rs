@@ -1,4 +1,4 @@
-//! Every transcript on every target.
+//! Runs every transcript on every target.
 
 use std::fs;
 use std::io;
@@ -10,12 +10,12 @@ use testkit::in_process;
 use testkit::target::Launcher;
 use testkit::transcript::{Transcript, run};
 
-/// Where the transcripts are: FAMILY/NAME.txt.
+/// Returns the directory of the transcripts: FAMILY/NAME.txt.
 fn transcripts_directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../commands/tests/transcripts")
 }
 
-/// All files, in the order of their names.
+/// Returns all files, ordered by name.
 fn transcript_paths() -> Vec<PathBuf> {
     let mut paths = Vec::new();
     for family in fs::read_dir(transcripts_directory()).unwrap() {
@@ -98,7 +98,7 @@ fn transcripts_hold_on_the_built_server() {
     run_all(&Launcher::iolite());
 }
 
-/// Names of the files that a command and its subcommands need.
+/// Returns the names of the files that a command and its subcommands need.
 fn needed_names(spec: &engine::CommandSpec) -> Vec<String> {
     let name = spec.name.to_ascii_lowercase();
     if spec.subcommands.is_empty() {

@@ -1,13 +1,14 @@
-//! The longest turn of a worker while large collections are built, combined, copied and deleted, in
-//! processor time of its thread: what another client waits at most for reasons of the server's own, whatever
-//! else the machine does.
+//! Measures the longest turn of a worker while large collections are built, combined, copied and
+//! deleted, in processor time of its thread. This is the maximum time that another client waits
+//! because of the server itself, whatever else the machine does.
 //!
 //! ```text
 //! cargo test --release -p server --test it turns -- --ignored --nocapture
 //! ```
 //!
-//! prints a table of every step; `TURN_MEMBERS` sets the size of the collections, `TURN_ROUNDS` how often all of it is
-//! done. On a machine whose clock counts what other guests take, a turn is the server's own if it is long each time.
+//! prints a table of every step. `TURN_MEMBERS` sets the size of the collections, `TURN_ROUNDS` the
+//! number of repetitions. On a virtual machine whose clock includes time taken by other machines, a
+//! turn is the server's own if it is long each time.
 
 use std::net::TcpStream;
 
@@ -17,16 +18,16 @@ use testkit::process::{Server, ServerBuilder};
 
 use crate::stalls::{run_to_the_end, setting};
 
-/// Elements sent at once.
+/// Number of elements sent at once.
 const ROUND: usize = 6_400;
 
-/// A collection that is built, and how.
+/// A collection to build, and how to build it.
 struct Collection {
     key: &'static str,
     verb: &'static str,
-    /// Elements of one request.
+    /// Number of elements in one request.
     elements: usize,
-    /// The words of one.
+    /// The words of one element.
     words: fn(usize) -> Vec<String>,
 }
 
@@ -75,7 +76,7 @@ const COLLECTIONS: [Collection; 7] = [
     },
 ];
 
-/// What is done with them.
+/// The commands that run on the collections.
 const STEPS: [&str; 20] = [
     "SUNIONSTORE union set other",
     "SINTERSTORE both set other",
@@ -103,13 +104,13 @@ fn member(number: usize) -> String {
     format!("member:{number:010}")
 }
 
-/// A score in no order.
+/// Returns a score in no particular order.
 fn score(number: usize) -> String {
     (number.wrapping_mul(0x9E37_79B1) % 1_000_003).to_string()
 }
 
 fn start() -> Server {
-    // Nothing takes that long: turns are measured, and no event is kept.
+    // No turn takes that long: turns are measured, but no event is kept.
     let measured = [
         "--latency-monitor-threshold",
         "86400000",
@@ -138,7 +139,7 @@ fn build(client: &mut Client, collection: &Collection, members: usize) {
     }
 }
 
-/// Microseconds of processor time of the longest turn since this was asked last.
+/// Returns the processor time of the longest turn since the last call, in microseconds.
 fn longest_turn_us(control: &mut Client) -> u64 {
     let info = control.command(&["INFO", "debug"]).unwrap();
     control.command(&["CONFIG", "RESETSTAT"]).unwrap();
@@ -151,7 +152,7 @@ fn longest_turn_us(control: &mut Client) -> u64 {
     longest.unwrap().trim().parse().unwrap()
 }
 
-/// Each step with the longest turn in it, in microseconds.
+/// Measures the longest turn of each step, in microseconds.
 fn longest_turns(members: usize, mut show: impl FnMut(&str, u64)) {
     let server = start();
     let (mut control, mut client) = (server.client().unwrap(), server.client().unwrap());
@@ -168,11 +169,11 @@ fn longest_turns(members: usize, mut show: impl FnMut(&str, u64)) {
     }
 }
 
-/// A tenth of a second is far more than a turn takes, of a build without optimisations, too, and far less
-/// than any of these steps would in one piece.
+/// A tenth of a second is far more than a turn takes, even in a build without optimisations, and
+/// far less than any of these steps would take in one piece.
 ///
-/// The clock of a guest may count what the machine gave to others meanwhile: a turn is the server's own if it is
-/// long each time.
+/// The clock of a virtual machine may include time given to other machines: a turn is the server's
+/// own if it is long each time.
 #[test]
 fn no_turn_is_as_long_as_its_command() {
     let mut always_long: Option<Vec<String>> = None;

@@ -1,4 +1,5 @@
-//! Data directories of every form that was handed out are read, and what is written then is read again.
+//! Tests that data directories of every released form are read, and that data written from them is
+//! read again.
 
 use std::path::{Path, PathBuf};
 
@@ -56,7 +57,7 @@ fn directories_of_older_forms_are_read_and_written_anew() {
         copy(&golden, &place);
         let expected = std::fs::read_to_string(golden.join("DIGEST")).unwrap();
         let expected = expected.trim();
-        // As it was, with a checkpoint of now, and by the log of now behind it.
+        // The original directory, then one with a new checkpoint, then one with a new log after it.
         for round in 0..3 {
             let server = start(&place);
             assert_eq!(
@@ -77,7 +78,8 @@ fn directories_of_older_forms_are_read_and_written_anew() {
     }
 }
 
-/// The forms that a directory is of, by the numbers in its files, as golden directories are named.
+/// Returns the form of a directory, by the numbers in its files, in the notation of the golden
+/// directories' names.
 fn form(directory: &Path) -> String {
     let data = directory.join("iolite-data");
     let manifest = std::fs::read_to_string(data.join("MANIFEST")).unwrap();
@@ -94,7 +96,7 @@ fn form(directory: &Path) -> String {
         .collect();
     segments.sort();
     let log = std::fs::read(segments.last().unwrap()).unwrap();
-    // A version follows the eight bytes that say what the file is.
+    // The version follows the eight bytes that identify the file.
     let version = |bytes: &[u8]| u16::from_le_bytes([bytes[8], bytes[9]]);
     format!(
         "manifest-{manifest_version}-part-{}-log-{}",
@@ -103,7 +105,8 @@ fn form(directory: &Path) -> String {
     )
 }
 
-/// Whoever changes a form adds a directory of it, and says how a server before it comes to read what is written.
+/// A change of a form must add a directory of that form, and describe how an earlier server can
+/// read what is written.
 #[test]
 fn what_is_written_now_is_of_the_form_of_the_last_golden_directory() {
     let last = golden().pop().unwrap();
@@ -119,8 +122,9 @@ fn what_is_written_now_is_of_the_form_of_the_last_golden_directory() {
     std::fs::remove_dir_all(&place).unwrap();
 }
 
-/// Up and back again: a directory that a server of before wrote is written by this one, and goes on there. `OLD_SERVER_BIN` names
-/// that server; without one it is this one, which writes the same form as long as the test above holds.
+/// Upgrade and downgrade: this server writes to an earlier server's directory, and the earlier
+/// server continues with it. `OLD_SERVER_BIN` names the earlier server. Without it, this server is
+/// used, which writes the same form while the test above passes.
 #[test]
 fn an_older_server_goes_on_with_what_this_one_wrote() {
     let old = std::env::var_os("OLD_SERVER_BIN").map(PathBuf::from);
@@ -157,7 +161,7 @@ fn an_older_server_goes_on_with_what_this_one_wrote() {
             );
             assert_eq!(text(&server, &["FCALL", "f", "0"]), "Integer(1)");
             let number = round.to_string();
-            // In a checkpoint, and in the log behind it.
+            // Part of the data is in a checkpoint, and part in the log after it.
             text(&server, &["RPUSH", "rounds", &number]);
             text(&server, &["HSET", "of:rounds", &number, "x"]);
             assert_eq!(text(&server, &["SAVE"]), "OK");

@@ -1,4 +1,4 @@
-//! Peers that do not behave, and how many there are of them afterwards.
+//! Tests with peers that misbehave, and of what remains of them afterwards.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -9,7 +9,7 @@ use reactor::{Endpoint, Transport as _};
 use super::*;
 use crate::testing::{Files, clock, pair};
 
-/// Hears everything.
+/// An attendant that records everything.
 #[derive(Clone, Default)]
 struct Ear(Arc<Mutex<Vec<String>>>);
 
@@ -39,7 +39,7 @@ impl Rig {
         }
     }
 
-    /// A peer of which nothing came yet.
+    /// Accepts a peer that has sent nothing yet.
     fn accept(&self) -> UnixStream {
         let (near, far) = pair();
         let peer = PeerInfo {
@@ -53,7 +53,7 @@ impl Rig {
         far
     }
 
-    /// Waits until nobody is under way.
+    /// Waits until no handshake is pending.
     fn settle(&self) -> Figures {
         for _ in 0..60_000 {
             let figures = self.handshakes.figures();
@@ -66,7 +66,7 @@ impl Rig {
     }
 }
 
-/// What a client says first.
+/// Returns the first bytes that a client sends.
 fn first_flight(files: &Files) -> Vec<u8> {
     let (near, mut far) = pair();
     let mut stream = files.client().connect(near.into(), "localhost").unwrap();
@@ -114,7 +114,8 @@ fn beginnings_of_every_length_are_refused_once_their_peer_is_gone() {
     );
 }
 
-/// Random changes of what a client says first: none of them is let in, kept, or the end of the thread.
+/// Changes a client's first bytes at random: no such peer may be let in, stay in memory, or end the
+/// thread.
 #[test]
 fn changed_beginnings_do_no_harm() {
     let files = Files::new();
@@ -135,7 +136,7 @@ fn changed_beginnings_do_no_harm() {
         if prng.below(8) == 0 {
             bytes.extend_from_slice(&flight);
         }
-        // The server may be done with it before all is said.
+        // The server may close the connection before all bytes are sent.
         let _refused_early = rig.accept().write_all(&bytes);
     }
     let figures = rig.settle();

@@ -1,4 +1,4 @@
-//! Both ends of a connection over a socket that takes little at once.
+//! Tests of both ends of a connection over a socket that takes few bytes at once.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ struct Flow {
     received: usize,
 }
 
-/// The byte at a place of what is sent.
+/// Returns the byte at a position of the data.
 fn byte_at(place: usize) -> u8 {
     u8::try_from(place % 251).unwrap()
 }
@@ -50,7 +50,7 @@ impl Flow {
         }
     }
 
-    /// Offers some bytes, in some pieces.
+    /// Offers some bytes, in several pieces.
     fn send(&mut self, from: &mut impl Transport) {
         let most = if self.prng.below(4) == 0 {
             200_000
@@ -67,7 +67,7 @@ impl Flow {
         }
     }
 
-    /// Takes what is there, into a buffer of some size.
+    /// Receives the available bytes into a buffer of random size.
     fn receive(&mut self, to: &mut impl Transport) {
         let most = if self.prng.below(2) == 0 { 50 } else { 70_000 };
         let mut buffer = vec![0; 1 + self.prng.index(most)];
@@ -101,7 +101,7 @@ fn bytes_arrive_in_order_whatever_the_sizes() {
             _ => down.receive(&mut client),
         }
     }
-    // The last byte may be withheld: it is offered again, and what follows it comes.
+    // The last byte may be withheld. It is offered again, and what follows it arrives.
     for _ in 0..100_000 {
         if up.received >= up.sent && down.received >= down.sent {
             break;
@@ -124,7 +124,7 @@ fn an_idle_stream_owns_no_buffer() {
     let files = Files::new();
     let (mut server, mut client) = connected(&files);
     let mut buffer = [0; 100];
-    // What the server said behind its handshake.
+    // The bytes that the server sent after its handshake.
     assert_eq!(
         client.recv(&mut buffer).unwrap_err().kind(),
         io::ErrorKind::WouldBlock

@@ -1,4 +1,4 @@
-//! Counters that one client each counts, and what it knows of them.
+//! Counters, each incremented by one client, and what that client knows of them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock, RwLockWriteGuard};
@@ -13,36 +13,36 @@ use crate::histories::{self, is_refusal};
 use crate::{Node, wait_until};
 
 const WRITERS: u64 = 4;
-/// Counters of each of them.
+/// Number of counters per client.
 const COUNTERS: u64 = 200;
-/// Longer a writer waits for nobody.
+/// Maximum time that a writer waits for a node.
 const REPLY_TIME: Duration = Duration::from_millis(700);
-/// Between two requests that were refused.
+/// Time between two refused requests.
 const REFUSED_TIME: Duration = Duration::from_millis(2);
 
-/// What a writer knows of a counter.
+/// A counter, as its writer knows it.
 #[derive(Clone, Debug)]
 struct Counter {
     key: String,
-    /// What it was last told.
+    /// The value in the last reply.
     acknowledged: i64,
-    /// How often it was counted or may have been.
+    /// Number of increments that were done or may have been done.
     asked: i64,
-    /// It was told less than before.
+    /// Whether a reply was lower than an earlier one.
     is_lost: bool,
 }
 
-/// What the writers share.
+/// The state that the writers share.
 struct Shared {
     ports: Vec<u16>,
-    /// Writers hold it while they ask.
+    /// Held by writers during a request.
     asking: RwLock<()>,
     is_over: AtomicBool,
     counters: Mutex<Vec<Vec<Counter>>>,
     wrong: Mutex<Option<String>>,
 }
 
-/// Writers that count.
+/// The writers that increment counters.
 pub(super) struct Load {
     shared: Arc<Shared>,
     writers: Vec<JoinHandle<()>>,
@@ -77,7 +77,7 @@ impl Load {
         }
     }
 
-    /// Nobody writes as long as this is held.
+    /// Returns a guard that stops all writes while it is held.
     pub(super) fn pause(&self) -> RwLockWriteGuard<'_, ()> {
         self.shared.asking.write().unwrap()
     }
@@ -86,10 +86,11 @@ impl Load {
         self.shared.counters.lock().unwrap().concat()
     }
 
-    /// Compares what is there with what the writers know: the keys of counters of which something is lost.
+    /// Compares the stored counters with what the writers know. Returns the keys of counters that
+    /// lost increments.
     ///
     /// # Errors
-    /// What must not be.
+    /// Anything that must not happen.
     pub(super) fn compare(&self, nodes: &[&Node], is_quorum: bool) -> Result<Vec<String>, String> {
         if let Some(wrong) = &*self.shared.wrong.lock().unwrap() {
             return Err(wrong.clone());
@@ -110,14 +111,14 @@ impl Load {
         Ok(lost)
     }
 
-    /// How many counters there are.
+    /// Returns the number of stored counters.
     pub(super) fn counters_there(&self, nodes: &[&Node]) -> i64 {
         let there = self.counters().into_iter();
         let there = there.filter(|counter| value_of(nodes, &counter.key) > 0);
         i64::try_from(there.count()).unwrap()
     }
 
-    /// Ends the writers; what they did.
+    /// Ends the writers. Returns a summary of their work.
     pub(super) fn end(self) -> String {
         self.shared.is_over.store(true, Ordering::Release);
         for writer in self.writers {
@@ -132,7 +133,7 @@ impl Load {
     }
 }
 
-/// What a counter is, where its slot is served.
+/// Returns the value of a counter at the node that serves its slot.
 fn value_of(nodes: &[&Node], key: &str) -> i64 {
     let mut value = None;
     wait_until("a counter is read", nodes, || {
@@ -146,10 +147,10 @@ fn value_of(nodes: &[&Node], key: &str) -> i64 {
     value.unwrap()
 }
 
-/// How a request went.
+/// The result of a request.
 enum Ended {
     Told(i64),
-    /// Not done; by what is said whose slot it is.
+    /// The request was not done. The node may have named the owner of the slot.
     Refused(Option<u16>),
     Unknown,
 }
@@ -186,7 +187,7 @@ fn write(shared: &Shared, writer: u64, seed: u64) {
                 }
                 Ended::Unknown => {}
             }
-            // Whoever compares sees it.
+            // The comparing thread sees it from now on.
             shared.counters.lock().unwrap()[place][number] = counter;
             drop(one);
             break;
@@ -214,7 +215,7 @@ pub(super) fn connect(port: u16) -> Option<Client> {
     histories::connect(port, REPLY_TIME, &[])
 }
 
-/// What an error says of the request.
+/// Classifies a request by its error.
 fn judge(text: &str) -> Ended {
     if let Some(moved) = text.strip_prefix("MOVED ") {
         let port = moved.rsplit(':').next();

@@ -1,4 +1,5 @@
-//! Asks every node again and again whose hash slots are: at one epoch all say the same.
+//! Asks every node repeatedly for the owners of hash slots: at one epoch all nodes must report the
+//! same.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use testkit::client::Client;
 
 use super::ledger::connect;
 
-/// Between two looks at all nodes.
+/// Time between two rounds over all nodes.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// See the module.
@@ -29,10 +30,10 @@ impl Watcher {
         Self { is_over, thread }
     }
 
-    /// How many epochs were seen.
+    /// Returns the number of epochs seen.
     ///
     /// # Errors
-    /// What two nodes said of one.
+    /// The different reports of two nodes at one epoch.
     pub(super) fn end(self) -> Result<usize, String> {
         self.is_over.store(true, Ordering::Release);
         self.thread.join().unwrap()
@@ -64,7 +65,7 @@ fn watch(ports: &[u16], is_over: &AtomicBool) -> Result<usize, String> {
     Ok(owners.len())
 }
 
-/// The epoch that a node knows, and the owners of slots then.
+/// Returns the epoch that a node knows, and the owners of slots at that epoch.
 fn look(client: &mut Client) -> Option<(u64, String)> {
     let before = epoch(client)?;
     let Ok(Value::Bulk(nodes)) = client.command(&["CLUSTER", "NODES"]) else {
@@ -77,7 +78,7 @@ fn look(client: &mut Client) -> Option<(u64, String)> {
     let of_one = |line: &str| {
         let words: Vec<&str> = line.split(' ').collect();
         let slots = words.get(8..).filter(|slots| !slots.is_empty())?;
-        // Slots that are on their way are in brackets.
+        // Moving slots are in brackets.
         let slots: Vec<&str> = slots
             .iter()
             .copied()

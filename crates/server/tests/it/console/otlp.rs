@@ -1,4 +1,4 @@
-//! What a collector of OpenTelemetry is sent.
+//! Tests of the documents sent to an OpenTelemetry collector.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener};
@@ -8,7 +8,7 @@ use testkit::patience::Patience;
 
 use super::{ask, cookie, get, log_in, start};
 
-/// Takes documents until those of a path contain each of these; which these are.
+/// Receives documents until those for a path contain each of these words. Returns those documents.
 fn collect(listener: &TcpListener, path: &str, wanted: &[&str]) -> String {
     let patience = Patience::of(Duration::from_secs(120));
     let mut seen = String::new();
@@ -23,7 +23,7 @@ fn collect(listener: &TcpListener, path: &str, wanted: &[&str]) -> String {
         while !is_whole(&text) {
             match stream.read(&mut piece) {
                 Ok(count) if count > 0 => text += &String::from_utf8_lossy(&piece[..count]),
-                // What does not come whole is sent again.
+                // An incomplete document is sent again.
                 _ => break,
             }
         }
@@ -35,7 +35,7 @@ fn collect(listener: &TcpListener, path: &str, wanted: &[&str]) -> String {
     seen
 }
 
-/// Whether a request came to its end. Documents are ASCII.
+/// Returns whether a request is complete. Documents are ASCII.
 fn is_whole(text: &str) -> bool {
     let length = || {
         let (head, body) = text.split_once("\r\n\r\n")?;
@@ -66,7 +66,7 @@ fn what_took_how_long_is_told_to_a_collector() {
     assert!(!spans.contains("secret"), "{spans}");
     let metrics = collect(&listener, "/v1/metrics", &["redis.commands.processed"]);
     assert!(metrics.contains("service.instance.id"), "{metrics}");
-    // The page shows the last ones.
+    // The page shows the latest spans.
     let who = cookie(&log_in(port, "default", ""));
     let shown = get(port, "/api/spans", &who).body;
     for wanted in [&endpoint, "\"name\":\"checkpoint\"", "\"name\":\"SET\""] {
@@ -75,7 +75,7 @@ fn what_took_how_long_is_told_to_a_collector() {
     assert_eq!(get(port, "/api/spans", "").status, 401);
 }
 
-/// A collector that speaks TLS: which documents it was sent, as they come.
+/// Starts a collector that speaks TLS, and returns a channel of the documents that it receives.
 #[cfg(feature = "tls")]
 fn encrypted_collector(
     files: &crate::certificates::Files,
@@ -122,7 +122,7 @@ fn encrypted_collector(
     (port, come)
 }
 
-/// Nothing is sent to who cannot be trusted: it is named once, and counted.
+/// Nothing is sent to an untrusted collector. The log names it once, and the documents are counted.
 #[cfg(feature = "tls")]
 #[test]
 fn a_collector_is_trusted_by_its_certificate_alone() {
@@ -162,7 +162,7 @@ fn a_collector_is_trusted_by_its_certificate_alone() {
     let before = refused();
     come.recv_timeout(Duration::from_secs(120)).unwrap();
     assert_eq!(refused(), before);
-    // What the file holds now is what counts, without a word to the server.
+    // The current content of the file counts, without a command to the server.
     std::fs::copy(&wrong, others.text("moved")).unwrap();
     std::fs::rename(others.text("moved"), &right).unwrap();
     crate::limits::eventually("it is refused again", || refused() > before);

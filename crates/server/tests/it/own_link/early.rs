@@ -1,12 +1,13 @@
-//! Full syncs that are loaded while they arrive: nobody sees half of one, whoever dies in the middle.
+//! Tests of full syncs that are loaded while they are received: no client sees half of one,
+//! whichever node dies midway.
 
 use super::syncs::Relayed;
 use super::*;
 
-/// So much of the four megabytes passes.
+/// Number of the four megabytes' bytes that pass.
 const PART_BYTES: u64 = 1_500_000;
 
-/// A primary with eight long keys in its checkpoint.
+/// Starts a primary with eight long keys in its checkpoint.
 fn primary() -> Relayed {
     let relayed = Relayed::new(&["--rdbcompression", "no"]);
     relayed.primary.begin_term();
@@ -39,7 +40,7 @@ pub(super) fn wait_until(node: &Node, what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Has a replica follow, and stops the transfer in the middle.
+/// Makes a replica follow, and stops the transfer midway.
 fn follow_to_the_middle(relayed: &Relayed, replica: &Node) {
     relayed.links.hold_after(PART_BYTES);
     replica.follow_at(relayed.clients.port());
@@ -74,7 +75,7 @@ fn of_a_full_sync_whose_primary_dies_nothing_is_seen_and_nothing_is_left() {
     assert_eq!(run(&mut client, "DBSIZE"), Value::Integer(0));
     assert_eq!(run(&mut client, "GET long:0"), Value::Null);
 
-    // Another primary has other data, and nothing else is there then.
+    // Another primary has other data, and afterwards the replica has only that data.
     let other = Node::new(&[]);
     fill(&mut other.client());
     replica.follow(&other);
@@ -117,7 +118,7 @@ fn a_replica_that_dies_in_a_full_sync_starts_with_nothing_of_it() {
     assert_eq!(relayed.primary.digest(), replica.digest());
 }
 
-/// The part file of the checkpoint in force, of a server that has one.
+/// Returns the part file of the checkpoint in force, of a server that has one.
 fn part_of(node: &Node) -> PathBuf {
     let kept = node.directory.join("iolite-data");
     let names = std::fs::read_dir(kept).unwrap();
@@ -139,7 +140,7 @@ fn a_damaged_part_shows_nothing_and_the_next_checkpoint_heals_it() {
         replica.log().contains("The full sync failed")
     });
     assert!(replica.log().contains("0000.part"), "{}", replica.log());
-    // It is tried again and again: either that is so, or there is nothing.
+    // The full sync is retried: the replica either loads, or has nothing.
     for _ in 0..20 {
         let found = run(&mut replica.client(), "GET long:0");
         assert!(is_loading(&found) || found == Value::Null, "{found:?}");
@@ -170,7 +171,7 @@ fn who_has_data_serves_it_until_all_is_there_unless_told_otherwise() {
     }
 }
 
-/// A primary that heard nothing all the while ended the link.
+/// Regression test: the primary ended the link because it received nothing all the while.
 #[test]
 #[ignore = "takes half a minute"]
 fn a_full_sync_may_take_longer_than_the_timeout() {

@@ -1,12 +1,12 @@
-//! FAILOVER between nodes with logs: nothing that was acknowledged is lost, and the former primary follows without its data
-//! being sent.
+//! Tests of FAILOVER between nodes with logs: no acknowledged write is lost, and the former primary
+//! follows without a transfer of its data.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::*;
 
-/// Counts until it is stopped, whatever the server says.
+/// Counts until it is stopped, whatever the server replies.
 fn count(
     mut client: Client,
     stop: &Arc<AtomicBool>,
@@ -34,7 +34,7 @@ fn an_office_is_handed_over_while_clients_write_and_nothing_is_lost() {
     one.wait_for("min_slaves_good_slaves", "0");
     other.follow(&one);
     one.wait_for("min_slaves_good_slaves", "1");
-    // A replica that has nothing new to say is there all the same.
+    // A replica that has nothing new to report still counts.
     std::thread::sleep(Duration::from_millis(2_500));
     let mut client = one.client();
     assert_eq!(
@@ -71,7 +71,7 @@ fn an_office_is_handed_over_while_clients_write_and_nothing_is_lost() {
         (primary, replica) = (replica, primary);
         assert!(patience.lasts());
     }
-    // The office is back where the writer is.
+    // The office is back at the node that the writer writes to.
     let before = counted.load(Ordering::Acquire);
     while counted.load(Ordering::Acquire) <= before {
         assert!(patience.lasts(), "{}", primary.log());
@@ -97,7 +97,7 @@ fn writes_wait_while_the_furthest_replica_lacks_too_much() {
     const WRITES: u64 = 200;
     let bound = BOUND_BYTES.to_string();
     let (one, other) = (Node::new(&["--repl-max-lag-bytes", &bound]), Node::new(&[]));
-    // Nothing is bound where no replica is online.
+    // No bound applies while no replica is online.
     let mut client = one.client();
     let long = "v".repeat(2 * BOUND_BYTES);
     for _ in 0..2 {
@@ -122,7 +122,8 @@ fn writes_wait_while_the_furthest_replica_lacks_too_much() {
             }
         })
     };
-    // As many as there may be, or fewer on a busy machine; one may pass the bound.
+    // At most as many writes as the bound permits, or fewer on a busy machine. One write may pass
+    // the bound.
     std::thread::sleep(Duration::from_millis(500));
     let most = u64::try_from(BOUND_BYTES / VALUE_BYTES + 1).unwrap();
     let done = written.load(Ordering::SeqCst);
@@ -131,7 +132,7 @@ fn writes_wait_while_the_furthest_replica_lacks_too_much() {
     other.signal("-CONT");
     writer.join().unwrap();
     one.wait_for_replica(&other);
-    // Who is gone holds nobody up.
+    // A replica that is gone delays no writes.
     drop(other);
     one.wait_for("connected_slaves", "0");
     for number in 0..20 {

@@ -1,5 +1,6 @@
-//! Faults at random moments: processes that are killed or stand still, links that break or hang, an office that changes.
-//! Whatever happened, all hold the same when it is over, and nothing that a primary in office acknowledged is missing.
+//! Tests of faults at random moments: processes are killed or paused, links break or hang, the
+//! office changes. Afterwards all nodes hold the same data, and no write that a primary in office
+//! acknowledged is missing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
@@ -10,7 +11,7 @@ use testkit::relay::Relay;
 
 use super::*;
 
-/// A node, and relays for those that follow it.
+/// A node, and relays for the nodes that follow it.
 struct Place {
     node: Node,
     clients: Relay,
@@ -34,12 +35,12 @@ impl Place {
     }
 }
 
-/// Who writes to the primary all the while.
+/// A thread that writes to the primary all the while.
 struct Writer {
     stop: Arc<AtomicBool>,
     /// The port of the primary.
     port: Arc<AtomicU16>,
-    /// The highest count that was acknowledged.
+    /// The highest acknowledged count.
     acknowledged: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
 }
@@ -74,7 +75,7 @@ impl Writer {
                     .map(|(_, client)| write(client, &mut random));
                 match written {
                     Some(Ok(count)) => {
-                        // An office that has changed meanwhile may have less.
+                        // If the office has changed meanwhile, the new primary may have less.
                         if port.load(Ordering::Acquire) == now {
                             acknowledged.store(count, Ordering::Release);
                         }
@@ -96,7 +97,7 @@ impl Writer {
     }
 }
 
-/// Writes something of each kind, and counts.
+/// Makes a write of each kind, and returns the count.
 fn write(client: &mut Client, random: &mut Prng) -> Result<u64, ()> {
     let key = random.below(200).to_string();
     let value = "x".repeat(usize::try_from(random.below(400)).unwrap());
@@ -126,7 +127,7 @@ fn write(client: &mut Client, random: &mut Prng) -> Result<u64, ()> {
 
 struct World {
     places: Vec<Place>,
-    /// Who is primary.
+    /// The index of the primary.
     primary: usize,
     random: Prng,
 }
@@ -166,7 +167,7 @@ impl World {
         self.places[at].node.start(args);
     }
 
-    /// Somebody else takes the office of one that is killed, and has what he has.
+    /// Kills the primary. A replica takes its office, and what that replica has is then valid.
     fn change_office(&mut self, writer: &Writer) {
         let (old, replicas) = (self.primary, self.replicas());
         let new = replicas[usize::try_from(self.random.below(2)).unwrap()];
@@ -185,14 +186,15 @@ impl World {
         let other = replicas.into_iter().find(|at| *at != new).unwrap();
         self.places[other].node.follow_at(self.followed());
         self.restart(old);
-        // Both may have begun a term of the same number: an operator has to say whose data counts.
+        // Both may have begun a term of the same number: an operator has to decide whose data
+        // counts.
         let port = self.followed().to_string();
         let mut client = self.places[old].node.client();
         let done = client.command(&["REPLICAOF", "127.0.0.1", &port, "FORCE"]);
         assert_eq!(done.unwrap(), Value::Simple(b"OK".to_vec()));
     }
 
-    /// One fault; what it was.
+    /// Causes one fault. Returns its name.
     fn fault(&mut self, writer: &Writer) -> &'static str {
         let at = usize::try_from(self.random.below(3)).unwrap();
         let primary = self.primary;
@@ -233,7 +235,7 @@ impl World {
         }
     }
 
-    /// Some faults while clients write; then all are the same.
+    /// Causes some faults while clients write. Then all nodes must be the same.
     fn round(&mut self, seed: u64, faults: usize) {
         let writer = Writer::new(seed, self.places[self.primary].node.port);
         let mut done = Vec::new();

@@ -1,4 +1,5 @@
-//! PUBLISH at a primary reaches who is subscribed at its replicas by the own link, and at theirs.
+//! Tests that PUBLISH at a primary reaches subscribers at its replicas by the own link, and at the
+//! replicas of those.
 
 use super::*;
 
@@ -16,7 +17,7 @@ fn messages_are_heard_at_replicas_and_change_nothing_at_a_start() {
         listener.command(&["SUBSCRIBE", "news"]).unwrap();
         listener
     });
-    // More than one listener's buffer takes at once, beside writes.
+    // More than a listener's buffer takes at once, together with writes.
     let long = "x".repeat(50_000);
     for number in 0..100 {
         let message = format!("{number} {long}");

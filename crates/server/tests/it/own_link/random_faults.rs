@@ -1,5 +1,6 @@
-//! Faults one after the other, at random points of every state, between a primary, its replicas, one that follows a replica, and
-//! redis-server beside them, while clients write everything that there is.
+//! Causes faults one after the other, at random points of every state, between a primary, its
+//! replicas, a replica of a replica, and a redis-server that follows, while clients write data of
+//! every kind.
 //!
 //! ```text
 //!   clients ──► primary ──┬─► relay ─► replica ──► relay ─► replica of the replica
@@ -7,12 +8,14 @@
 //!                         └─► redis-server (PSYNC)
 //! ```
 //!
-//! After each fault, or a few of them: all links come up again; all hold the same; what a primary in office acknowledged is
-//! there; what another one took away is what it said; and who was empty or older took nothing from anybody.
+//! The checks run after each fault, or a few of them. All links come up again. All nodes hold the
+//! same data. What a primary in office acknowledged is there. What a node lost to another node is
+//! what it reported. A node that was empty or older took nothing away from any node.
 //!
-//! `REPLICATION_FAULTS` says how many, `REPLICATION_FAULTS_SEED` which: a failure names its seed, which is run again by
+//! `REPLICATION_FAULTS` sets the number of faults, `REPLICATION_FAULTS_SEED` the seed. A failure
+//! names its seed, which is run again by
 //! `REPLICATION_FAULTS_SEED=n REPLICATION_FAULTS=20 cargo test -p server --test it random_faults::two_hundred -- --ignored`.
-//! Each world has twenty faults, and the seed after that of the one before.
+//! Each world has twenty faults, and uses the seed after that of the previous world.
 
 mod load;
 mod offices;
@@ -27,11 +30,11 @@ use load::{Load, WRITERS, counters};
 use place::Place;
 
 const PLACES: usize = 4;
-/// Faults of one world, after which another one begins.
+/// Number of faults in one world, after which another world begins.
 const FAULTS_A_WORLD: u64 = 20;
-/// So long everything may take to be as it should be.
+/// Maximum time until everything is in the expected state.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// So much of what a node has said is shown where something is wrong.
+/// Number of a node's log lines that a failure shows.
 const LINES: usize = 150;
 const OK: &[u8] = b"OK";
 
@@ -42,7 +45,7 @@ struct World {
     primary: usize,
     load: Load,
     redis: Option<Server>,
-    /// What was done, for who reads a failure.
+    /// The actions so far, for the report of a failure.
     done: Vec<String>,
 }
 
@@ -50,7 +53,7 @@ impl World {
     fn new(seed: u64, is_quick: bool) -> Self {
         let mut random = Prng::seeded(seed);
         let mut args = vec!["--repl-timeout", "3", "--save", "", "--threads", "2"];
-        // The log does not reach back far in one world out of two.
+        // In one world out of two, the log does not reach back far.
         if random.below(2) == 0 {
             args.extend(["--repl-log-keep", "1", "--save", "1 20"]);
         }
@@ -74,7 +77,7 @@ impl World {
         };
         for (replica, of) in [(1, 0), (2, 0), (3, 1)] {
             world.follow(replica, of);
-            // Faults come to links that are there: those of a first full sync are among them.
+            // Faults happen to links that are up. The first full sync is included in the faults.
             world.until("a first link is up", || {
                 world.node(replica).field("master_link_status") == "up"
             });
@@ -109,7 +112,7 @@ impl World {
         replicas[self.below(replicas.len() as u64)]
     }
 
-    /// Whose relays others go by to reach it: of one that somebody follows.
+    /// Returns a node that another node follows, so that its relays are in use.
     fn one_that_is_followed(&mut self) -> usize {
         let followed: Vec<usize> = self
             .places
@@ -128,7 +131,7 @@ impl World {
         self.done.push(what);
     }
 
-    /// The end of the test, with all that may explain it.
+    /// Ends the test with everything that may explain the failure.
     fn fail(&self, what: &str) -> ! {
         let logs = self.places.iter().enumerate().map(|(at, place)| {
             let (port, relays) = (place.node.port, (place.clients.port(), place.links.port()));
@@ -142,7 +145,7 @@ impl World {
         });
         let logs: String = logs.collect();
         if std::env::var_os("FAULTS_WAIT").is_some() {
-            // For who looks at the processes.
+            // Leaves the processes running for inspection.
             std::thread::sleep(Duration::from_hours(1));
         }
         panic!(
@@ -169,7 +172,7 @@ impl World {
         self.order(replica, &format!("REPLICAOF 127.0.0.1 {port}"));
     }
 
-    /// Has a node obey. One that loads data does not, as Redis does not.
+    /// Makes a node obey a command. A node that loads data does not obey, and neither does Redis.
     fn order(&self, at: usize, line: &str) {
         self.until(&format!("{at} obeys {line}"), || {
             let reply = run(&mut self.node(at).client(), line);
@@ -189,12 +192,12 @@ impl World {
                 .client()
                 .unwrap()
                 .command(&["REPLICAOF", "127.0.0.1", &port]);
-            // It says more where it follows already.
+            // The reply contains more text if the node follows already.
             assert!(matches!(done.unwrap(), Value::Simple(text) if text.starts_with(OK)));
         }
     }
 
-    /// Starts a node as what it is.
+    /// Starts a node in its role.
     fn start(&mut self, at: usize) {
         let follows = self.places[at]
             .follows
@@ -206,7 +209,7 @@ impl World {
         }
     }
 
-    /// One fault.
+    /// Causes one fault.
     fn fault(&mut self) {
         let at = self.below(PLACES as u64);
         match self.below(20) {
@@ -240,7 +243,7 @@ impl World {
         }
     }
 
-    /// What links go by is bad for a while.
+    /// Disturbs the network of the links for a while.
     fn bad_network(&mut self) {
         let at = self.one_that_is_followed();
         let (kind, bytes) = (self.below(6), self.random.below(400_000));
@@ -280,7 +283,7 @@ impl World {
         self.places[at].heal();
     }
 
-    /// Whether `at` follows `of`, or one that does.
+    /// Returns whether `at` is `of`, or follows it directly or through other nodes.
     fn is_below(&self, at: usize, of: usize) -> bool {
         let mut next = Some(at);
         while let Some(here) = next {
@@ -301,7 +304,7 @@ impl World {
         self.follow(at, of);
     }
 
-    /// A replica begins with nothing, and the link breaks while it is given everything.
+    /// A replica begins with nothing, and the link breaks during its full sync.
     fn wipe_one(&mut self) {
         let at = self.a_replica();
         let of = self.places[at].follows.unwrap();
@@ -331,7 +334,7 @@ impl World {
         self.places[of].heal();
     }
 
-    /// The log of who is followed goes on without those that follow, as far as it is kept.
+    /// The log of a followed node advances without its followers, as far as it is kept.
     fn lapse(&mut self) {
         let at = self.one_that_is_followed();
         self.note(format!("lapse at {at}"));
@@ -364,14 +367,14 @@ impl World {
             2 if at != self.primary => {
                 self.places[at].kill();
                 let _none = std::fs::remove_dir_all(self.places[at].kept());
-                // It would not start without any room.
+                // The node would not start without any space.
                 self.places[at].free();
                 self.start(at);
                 self.sleep(100);
                 self.places[at].fill();
             }
             3 => {
-                // Somebody asks it for everything.
+                // A replica requests a full sync from the node.
                 if let Some(replica) = (0..PLACES).find(|one| self.places[*one].follows == Some(at))
                 {
                     self.places[replica].kill();
@@ -396,7 +399,7 @@ impl World {
         self.start(at);
     }
 
-    /// Everything is as it should be, and nobody writes any more.
+    /// Waits until everything is in the expected state, with no writers.
     fn settle(&mut self) {
         for place in &self.places {
             place.heal();
@@ -433,7 +436,7 @@ impl World {
         }
     }
 
-    /// Every node that has replicas compares itself with them.
+    /// Lets every node that has replicas compare itself with them.
     fn verify(&self) {
         let count = self.replicas().into_iter();
         let direct = count.filter(|at| self.places[*at].follows == Some(self.primary));
@@ -502,7 +505,7 @@ impl World {
         }
     }
 
-    /// Faults, and everything looked at after one or a few of them.
+    /// Causes faults, and checks everything after one or a few of them.
     fn run(&mut self, faults: u64) {
         let mut left = faults;
         while left > 0 {
@@ -519,12 +522,13 @@ impl World {
     }
 }
 
-/// How a value is kept in memory depends on how it came: redis-server makes all of them anew in a full sync.
+/// Removes encodings from a state. The encoding of a value depends on how the value was written:
+/// redis-server makes all of them anew in a full sync.
 fn without_encodings(state: Value) -> Value {
     let Value::Array(mut parts) = state else {
         return state;
     };
-    // A key, its type, its value, its time and its encoding.
+    // The parts are a key, its type, its value, its time and its encoding.
     if parts.len() == 5 && matches!(parts[1], Value::Simple(_)) {
         parts[4] = Value::Null;
         return Value::Array(parts);

@@ -1,4 +1,4 @@
-//! Replicas of redis-server, by PSYNC, of nodes that have own links as well.
+//! Tests of redis-server replicas, by PSYNC, of nodes that also have own links.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ fn redis() -> Server {
     ServerBuilder::oracle().tcp().args(&args).start().unwrap()
 }
 
-/// Has redis-server follow a node, and waits for the stream.
+/// Makes redis-server follow a node, and waits for the stream.
 fn follow(redis: &Server, node: &Node) {
     let mut client = redis.client().unwrap();
     run(&mut client, &format!("REPLICAOF 127.0.0.1 {}", node.port));
@@ -23,7 +23,7 @@ fn follow(redis: &Server, node: &Node) {
     }
 }
 
-/// Writes one key after the other until it is told to stop.
+/// Writes one key after the other until `stop` is set.
 fn write(node: &Node, stop: &Arc<AtomicBool>) -> JoinHandle<()> {
     let (mut client, stop) = (node.client(), Arc::clone(stop));
     std::thread::spawn(move || {
@@ -40,7 +40,8 @@ fn write(node: &Node, stop: &Arc<AtomicBool>) -> JoinHandle<()> {
     })
 }
 
-/// The stream began where the log was while the checkpoint was written, and not where it was at the cut.
+/// Regression test: the stream began at the log's end while the checkpoint was written, and not at
+/// the cut.
 #[test]
 fn what_is_written_while_a_checkpoint_is_made_for_it_reaches_redis() {
     let primary = Node::new(&[]);
@@ -48,7 +49,7 @@ fn what_is_written_while_a_checkpoint_is_made_for_it_reaches_redis() {
     crate::recovery::fill(&mut client, 0..10_000);
     let stop = Arc::new(AtomicBool::new(false));
     let writer = write(&primary, &stop);
-    // The checkpoint in force is not less to send than a new one.
+    // Sending the checkpoint in force would not be less than making a new one.
     let long = "v".repeat(1 << 20);
     for _ in 0..17 {
         client.command(&["SET", "long", &long]).unwrap();
@@ -60,7 +61,8 @@ fn what_is_written_while_a_checkpoint_is_made_for_it_reaches_redis() {
     settle(&mut client, &mut redis.client().unwrap());
 }
 
-/// A replica has frames in its log that it has not applied yet, and generations that are not its own.
+/// A replica has frames in its log that it has not applied yet, and generations that are not its
+/// own.
 #[test]
 fn what_is_written_while_a_replica_serves_it_reaches_redis() {
     let (primary, replica) = (Node::new(&[]), Node::new(&[]));
@@ -84,7 +86,8 @@ fn what_is_written_while_a_replica_serves_it_reaches_redis() {
     settle(&mut replica.client(), &mut redis.client().unwrap());
 }
 
-/// A ping of its stream stood where the primary's next frame belongs: the replica was refused from then on.
+/// Regression test: a ping of its stream was at the position of the primary's next frame, and the
+/// replica was refused from then on.
 #[test]
 fn a_replica_that_redis_follows_adds_nothing_to_its_log() {
     let primary = Node::new(&[]);
@@ -99,7 +102,7 @@ fn a_replica_that_redis_follows_adds_nothing_to_its_log() {
     run(&mut primary.client(), "SET later 1");
     primary.wait_for_replica(&replica);
     settle(&mut replica.client(), &mut redis.client().unwrap());
-    // The office changes, and pings are its own again.
+    // The office changes, and the node sends pings of its own again.
     run(&mut replica.client(), "REPLICAOF NO ONE");
     replica.wait_for("role", "master");
     let before = replica.field("master_repl_offset");
@@ -111,7 +114,8 @@ fn a_replica_that_redis_follows_adds_nothing_to_its_log() {
     settle(&mut replica.client(), &mut redis.client().unwrap());
 }
 
-/// Generations are each primary's own: what a successor wrote was taken for what is in the checkpoint of before.
+/// Regression test: each primary counts its own generations, so writes of a successor were taken to
+/// be in the earlier checkpoint.
 #[test]
 fn what_a_successor_wrote_reaches_redis_whatever_was_saved_before_it() {
     let (mut old, new) = (Node::new(&[]), Node::new(&[]));

@@ -1,11 +1,11 @@
-//! Full syncs whose links break, and what is kept of what one takes away.
+//! Tests of full syncs whose links break, and of what is kept of discarded data.
 
 use testkit::relay::Relay;
 
 use super::early::wait_until;
 use super::*;
 
-/// A primary, and its two ports through relays: that of clients names the relay of links.
+/// A primary with relays to its two ports. The clients' port announces the relay of links.
 pub(super) struct Relayed {
     pub(super) primary: Node,
     pub(super) clients: Relay,
@@ -46,16 +46,16 @@ fn a_full_sync_goes_on_where_its_link_broke() {
         run(&mut client, "INCR meanwhile");
     }
     relayed.primary.wait_for_replica(&replica);
-    // What was there was not sent again.
+    // What the replica already had was not sent again.
     let bytes = relayed.links.passed();
     assert!(bytes < 5_500_000, "{bytes} bytes for 4 MiB");
     let log = relayed.primary.log();
     let given = log.matches("A replica is given checkpoint").count();
-    // One was given to who came first.
+    // The other one was given to the first replica.
     assert_eq!(given, 2, "{log}");
 }
 
-/// The first file of a node's log.
+/// Returns the first file of a node's log.
 fn oldest(node: &Node) -> Option<String> {
     let files = std::fs::read_dir(node.directory.join("iolite-data/log")).unwrap();
     let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
@@ -75,7 +75,8 @@ fn outgrow_log(node: &Node) {
     }
 }
 
-/// A deposed primary that keeps no log for anybody: what it gives up is in its checkpoint alone. Nothing was said of that.
+/// A deposed primary that keeps no log for replicas: what it discards is only in its checkpoint.
+/// Regression test: this was not reported.
 #[test]
 fn what_a_full_sync_takes_away_that_no_log_has_is_told() {
     let (mut old, new) = two_primaries(&["--repl-log-keep", "1"], &[]);
@@ -88,7 +89,7 @@ fn what_a_full_sync_takes_away_that_no_log_has_is_told() {
     );
 }
 
-/// The log of the successor does not reach back to where the two part.
+/// The log of the successor does not reach back to where the two histories part.
 #[test]
 fn what_a_full_sync_takes_away_is_kept_first() {
     let (mut old, new) = two_primaries(&[], &["--repl-log-keep", "1"]);
@@ -109,7 +110,8 @@ fn what_a_full_sync_takes_away_is_kept_first() {
     assert!(checked.status.success(), "{text}");
 }
 
-/// The checkpoint of the deposed primary is from after the two part. It kept that twice, and told of it twice.
+/// The checkpoint of the deposed primary is from after the histories part. Regression test: the
+/// node kept that twice, and reported it twice.
 #[test]
 fn what_is_given_up_is_told_once_where_no_checkpoint_is_from_before_it() {
     let (mut old, new) = two_primaries(&[], &[]);
@@ -125,8 +127,9 @@ fn what_is_given_up_is_told_once_where_no_checkpoint_is_from_before_it() {
     assert!(kept(1).is_dir() && !kept(2).exists());
 }
 
-/// Writes from before the first replica are in no term. A replica that lost its power, or its link, when it had nothing but
-/// those was taken for somebody with another history, and refused.
+/// Writes from before the first replica are in no term. Regression test: a replica that lost its
+/// power or its link when it had only those writes was taken for a node with another history, and
+/// refused.
 #[test]
 fn what_a_replica_is_given_is_of_a_term() {
     let (primary, replica) = (Node::new(&[]), Node::new(&[]));
@@ -141,7 +144,8 @@ fn what_a_replica_is_given_is_of_a_term() {
     assert!(manifest.contains("\nterm 1 "), "{manifest}");
 }
 
-/// A checkpoint that is given up for a change of the office was taken for one that failed, and writes were refused until the next.
+/// Regression test: a checkpoint that was abandoned for a change of the office was taken for a
+/// failed one, and writes were refused until the next checkpoint.
 #[test]
 fn who_takes_over_while_it_saves_takes_writes() {
     let (primary, replica) = (Node::new(&[]), Node::new(&["--save", "3600 1"]));
@@ -162,8 +166,9 @@ fn who_takes_over_while_it_saves_takes_writes() {
     assert_eq!(set, Value::Simple(b"OK".to_vec()));
 }
 
-/// A start removes keys that have expired meanwhile, and serves clients: all that stood in front of its term, in the term before,
-/// where a replica that has more of that one has other frames. It could not be rewound then.
+/// A start removes keys that have expired meanwhile, and serves clients. Regression test: these
+/// writes came before the new term, in the previous term, where a replica that has more of that
+/// term has other frames. The node could not be rewound then.
 #[test]
 fn nothing_stands_between_the_log_that_a_start_finds_and_its_term() {
     let mut primary = Node::new(&[]);
@@ -198,7 +203,7 @@ fn nothing_stands_between_the_log_that_a_start_finds_and_its_term() {
     }
 }
 
-/// What was written meanwhile is in no log, and the replica's end is one that the new log has as well.
+/// What was written meanwhile is in no log, and the replica's end also exists in the new log.
 #[test]
 fn what_was_written_without_a_log_reaches_a_replica_all_the_same() {
     let (primary, mut replica) = (Node::new(&[]), Node::new(&[]));
@@ -218,7 +223,7 @@ fn what_was_written_without_a_log_reaches_a_replica_all_the_same() {
     run(&mut client, "SET in-the-new-log 1");
     primary.wait_for_replica(&replica);
 
-    // One that stays is no exception.
+    // The same holds for a replica that stays connected.
     assert_eq!(run(&mut client, "CONFIG SET durability none"), ok);
     wait_for_no_log(&primary);
     run(&mut client, "SET while-it-stays 1");
@@ -266,7 +271,7 @@ fn a_replica_is_given_the_values_that_a_checkpoint_only_names() {
             assert_eq!(found, Value::Bulk(value(number).into_bytes()), "{number}");
         }
     }
-    // What was sent had all values; the next checkpoint names them again.
+    // The sent checkpoint contained all values. The next checkpoint names segments again.
     run(&mut client, "SAVE");
     let manifest = std::fs::read(primary.directory.join("iolite-data/MANIFEST")).unwrap();
     let manifest = String::from_utf8(manifest).unwrap();
@@ -287,7 +292,7 @@ fn a_full_sync_has_the_values_that_are_out_of_memory() {
     }
     let tier = run(&mut client, "OBJECT TIER cold:1");
     assert_eq!(tier, Value::Bulk(b"ssd".to_vec()));
-    // One that keeps all values in memory, and one that does as the primary.
+    // One replica keeps all values in memory, and one has the primary's settings.
     for args in [&[][..], &cold] {
         let mut replica = Node::new(args);
         replica.follow(&primary);
@@ -296,7 +301,7 @@ fn a_full_sync_has_the_values_that_are_out_of_memory() {
         assert_eq!(run(&mut client, "WAIT 1 60000"), Value::Integer(1));
         assert_eq!(primary.digest(), replica.digest());
         if !args.is_empty() {
-            // What the link brings meets a value that is out of memory here.
+            // A write from the link concerns a value that is cold here.
             let gone = run(&mut replica.client(), "DEBUG DEMOTE cold:1 cold:2");
             assert_eq!(gone, Value::Integer(2));
             run(&mut client, "APPEND cold:1 yet more");
@@ -310,14 +315,14 @@ fn a_full_sync_has_the_values_that_are_out_of_memory() {
     }
 }
 
-/// The last step of a full sync fails, as on a full disk: the log that there was is not given up, and who takes over then has
-/// what is on disk, and a log to go on with.
+/// The last step of a full sync fails, as on a full disk. The old log is not discarded, and a node
+/// that then takes over has what is on disk, and a log to continue with.
 #[test]
 fn a_full_sync_that_cannot_be_put_in_force_leaves_a_node_that_can_take_over() {
     let primary = Node::new(&[]);
     run(&mut primary.client(), "SET theirs 1");
     let mut replica = Node::new(&[]);
-    // What decides that the new checkpoint counts cannot be written.
+    // The decision that the new checkpoint counts cannot be written.
     let decision = replica.directory.join("iolite-data/MANIFEST.sync");
     std::fs::create_dir(&decision).unwrap();
     replica.follow(&primary);
@@ -330,7 +335,7 @@ fn a_full_sync_that_cannot_be_put_in_force_leaves_a_node_that_can_take_over() {
     );
     replica.wait_for("role", "master");
     let mut client = replica.client();
-    // What was received is nobody's data: it goes.
+    // The received data is in no node's history, and is removed.
     wait_until(&replica, "it stays", || {
         run(&mut replica.client(), "GET theirs") == Value::Null
     });
@@ -352,13 +357,14 @@ fn a_full_sync_that_cannot_be_put_in_force_leaves_a_node_that_can_take_over() {
     replica.wait_for_replica(&below);
 }
 
-/// The last step of a full sync was decided, and could not be done: it is when there is room again, with or without the primary.
+/// The last step of a full sync was decided, and could not be done. It is done when there is space
+/// again, with or without the primary.
 #[test]
 fn a_full_sync_that_was_decided_is_finished_when_that_can_be_done() {
     let mut primary = Node::new(&[]);
     run(&mut primary.client(), "SET theirs 1");
     let mut replica = Node::new(&[]);
-    // The manifest cannot be replaced, and the decision that it is to be can be written.
+    // The manifest cannot be replaced, but the decision to replace it can be written.
     let blocked = replica.directory.join("iolite-data/MANIFEST.new");
     std::fs::create_dir(&blocked).unwrap();
     replica.follow(&primary);
@@ -387,8 +393,8 @@ fn a_full_sync_that_was_decided_is_finished_when_that_can_be_done() {
     primary.come_back_as_replica_of(&replica);
 }
 
-/// A link breaks while the primary writes long values, and the replica takes over: its data is what its log says, frames that it
-/// could not acknowledge any more included.
+/// A link breaks while the primary writes long values, and the replica takes over. Its data is what
+/// its log says, including frames that it could no longer acknowledge.
 #[test]
 fn who_takes_over_has_all_that_its_log_has() {
     for round in 0..5 {

@@ -1,4 +1,4 @@
-//! REPLICATION VERIFY: what is the same is found to be, and what is not is named.
+//! Tests of REPLICATION VERIFY: equal data is found to be equal, and differences are named.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn replicas_that_hold_the_same_are_told_from_those_that_do_not() {
         primary.wait_for_replica(replica);
     }
     assert_eq!(primary.compare(), (2, 0));
-    // Each at its own place of a log that goes on.
+    // Each replica compares at its own position while the log advances.
     for round in 0..5 {
         crate::recovery::fill(&mut client, round * 100..(round + 1) * 100);
         assert_eq!(primary.compare(), (2, 0));
@@ -30,7 +30,7 @@ fn replicas_that_hold_the_same_are_told_from_those_that_do_not() {
     let none = run(&mut client, "REPLICATION DIFFERENCES");
     assert_eq!(none, Value::Array(Vec::new()));
 
-    // Nobody but tests writes to a replica.
+    // Only tests write to a replica.
     let planted = run(&mut bad.client(), "DEBUG POPULATE 3 planted");
     assert_eq!(planted, Value::Simple(b"OK".to_vec()));
     assert_eq!(primary.compare(), (1, 1));

@@ -1,4 +1,4 @@
-//! A primary that says what a test wants it to: what is loaded, refused, and acknowledged of it.
+//! Tests with a primary that a test controls: what a replica loads, refuses and acknowledges.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use testkit::client::Client;
 
 use super::{field, iolite, must, redis, run, until};
 
-/// `SET <key> v` in a database, as an RDB file.
+/// Returns an RDB file with the value `v` for each key in a database.
 fn file_of(database: u8, keys: &[&str]) -> Vec<u8> {
     let mut file = b"REDIS0010\xfe".to_vec();
     file.push(database);
@@ -35,7 +35,7 @@ impl Primary {
         must(client, &format!("REPLICAOF 127.0.0.1 {port}"));
     }
 
-    /// Takes a replica, up to its PSYNC.
+    /// Accepts a replica, up to its PSYNC.
     fn accept(&self) -> Link {
         let (socket, _) = self.0.accept().unwrap();
         socket.set_read_timeout(Some(super::LONG)).unwrap();
@@ -68,7 +68,7 @@ impl Link {
         self.socket.write_all(bytes).unwrap();
     }
 
-    /// Answers with a full sync of a file, of which so many bytes are sent.
+    /// Replies with a full sync of a file, of which `sent` bytes are sent.
     fn give(&mut self, file: &[u8], sent: usize) {
         let id = "a".repeat(40);
         self.say(format!("+FULLRESYNC {id} 100\r\n${}\r\n", file.len()).as_bytes());
@@ -92,7 +92,7 @@ impl Link {
         }
     }
 
-    /// The next command. No argument has a line end.
+    /// Returns the next command. No argument contains a line end.
     fn command(&mut self) -> Vec<String> {
         let head = self.line();
         let count: usize = head.strip_prefix('*').unwrap().parse().unwrap();
@@ -117,7 +117,7 @@ fn what_breaks_while_it_comes_takes_nothing_away() {
     let primary = Primary::new();
     primary.followed_by(&mut client);
     let file = file_of(0, &["one", "two"]);
-    // Cut off, of a type that nobody knows, and of no version.
+    // Files that are truncated, of an unknown type, and of no version.
     let mut unknown = file.clone();
     unknown[11] = 99;
     let mut version = file.clone();
@@ -177,7 +177,7 @@ fn a_part_of_a_primary_s_data_is_nobody_s() {
     assert_eq!(keys(&mut client), Value::Integer(0));
 }
 
-/// A primary's file says which database the next command is about, and the stream need not.
+/// A primary's file names the database of the next command, so the stream need not.
 #[test]
 fn the_stream_begins_in_the_database_that_the_file_names() {
     for load in ["disabled", "flush-before-load"] {
@@ -224,7 +224,8 @@ fn a_primary_with_more_databases_is_refused_by_name() {
         until("it is refused", || {
             field(&mut two, "master_link_refused_reason").contains("raise 'databases'")
         });
-        // What is kept in a file before is not applied, and no part of it in any case.
+        // A transfer that is first stored in a file is not applied, and no transfer is applied in
+        // part.
         let left = if load == "disabled" { 2 } else { 0 };
         assert_eq!(keys(&mut two), Value::Integer(left), "{load}");
         assert_eq!(field(&mut one, "sync_full"), "1", "{load}");
@@ -262,21 +263,21 @@ fn what_is_on_disk_is_told_to_a_primary_that_asks() {
                     }
                 }
                 _ if is_applied && !tells => break,
-                // What was loaded is not on disk yet.
+                // The loaded data is not on disk yet.
                 other => assert_eq!(other, None),
             }
         }
     }
 }
 
-/// KeyDB tells its replicas of deadlines of members as its clients stated them.
+/// KeyDB sends its replicas deadlines of members as its clients stated them.
 #[test]
 fn deadlines_of_members_are_taken_from_a_stream_of_keydb() {
     let replica = iolite(&["--durability", "none"]);
     let mut client = replica.client().unwrap();
     let primary = Primary::new();
     primary.followed_by(&mut client);
-    // A set with a deadline of a member in its file, too.
+    // The file also contains a set with a deadline of a member.
     let mut file = b"REDIS0009\xfe\0\x02\x01s\x02\x01a\x01b".to_vec();
     file.extend_from_slice(
         b"\xfa\x13keydb-subexpire-key\x01a\xfa\x14keydb-subexpire-when\x0d1900000000000",

@@ -1,4 +1,5 @@
-//! Follows redis-server: everything of it is here at the same offset, through cuts, kills and changes of office.
+//! Tests of following redis-server: all its data is here at the same offset, through link failures,
+//! kills and changes of the office.
 
 use protocol::Value;
 use testkit::client::Client;
@@ -16,7 +17,7 @@ fn pair(primary: &[&str], replica: &[&str]) -> (Server, Server, Client, Client) 
     (primary, replica, one, two)
 }
 
-/// Something of every type, in small and in large, and of what is no key.
+/// Writes data of every type, small and large, and data that is not in keys.
 fn fill(client: &mut Client) {
     for (database, count) in [(0, 5), (3, 300), (9, 20)] {
         must(client, &format!("SELECT {database}"));
@@ -51,7 +52,7 @@ fn fill(client: &mut Client) {
     must(client, "SELECT 0");
 }
 
-/// From data of every type, through a full sync while others write, to the end of a stream of all commands.
+/// Tests data of every type, a full sync while other clients write, and a stream of all commands.
 fn goes_through_everything(primary: &[&str], replica: &[&str], seed: u64) {
     let (primary, replica, mut one, mut two) = pair(primary, replica);
     fill(&mut one);
@@ -174,7 +175,7 @@ fn a_server_that_was_killed_asks_for_the_next_byte() {
         });
         settle(&mut one, &mut two);
         if round == 0 {
-            // What was loaded is on disk; then the log says what it is of.
+            // The loaded data is on disk. Then the log records its origin.
             until("it is saved", || {
                 field(&mut two, "rdb_bgsave_in_progress") == "0"
                     && field(&mut two, "rdb_last_save_time") != "0"
@@ -192,7 +193,7 @@ fn a_server_that_was_killed_asks_for_the_next_byte() {
                 "some of it is there",
                 || matches!(run(&mut two, "STRLEN trace"), Value::Integer(len) if len >= 300 + 3_000 * round),
             );
-            // At any moment: kill -9.
+            // Killed with kill -9 at any moment.
             drop(replica);
         });
     }
@@ -250,7 +251,7 @@ fn a_failover_moves_production_over_and_back() {
     play(&mut two, 500, 10);
     settle(&mut two, &mut one);
     assert_eq!(field(&mut two, "sync_full"), "0");
-    // And back.
+    // The office moves back.
     let port = port_of(&primary);
     must(
         &mut two,

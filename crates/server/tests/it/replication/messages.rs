@@ -1,4 +1,5 @@
-//! PUBLISH at a primary reaches who is subscribed at its replicas, in the order of what was written around it.
+//! Tests that PUBLISH at a primary reaches subscribers at its replicas, in order with the writes
+//! around it.
 
 use protocol::Value;
 use testkit::client::Client;
@@ -6,7 +7,7 @@ use testkit::process::Server;
 
 use super::{field, follow, has_functions, iolite, must, redis, settle};
 
-/// The kind of a message, its channel and its text.
+/// Returns the kind of a message, its channel and its text.
 fn pushed(listener: &mut Client) -> [String; 3] {
     let Some(Value::Array(parts)) = listener.receive().unwrap() else {
         panic!("no push");
@@ -19,7 +20,7 @@ fn pushed(listener: &mut Client) -> [String; 3] {
     [&parts[0], &parts[last - 1], &parts[last]].map(text)
 }
 
-/// Messages of all kinds, published at one and heard at the other, which follows it.
+/// Publishes messages of all kinds at the primary, and expects them at the replica.
 fn messages_are_heard(primary: &Server, replica: &Server) {
     let [mut one, mut two] = [primary, replica].map(|server| server.client().unwrap());
     follow(&mut two, primary);
@@ -31,7 +32,7 @@ fn messages_are_heard(primary: &Server, replica: &Server) {
         }
         listener
     });
-    // Nobody listens here.
+    // No client is subscribed here.
     assert_eq!(must(&mut one, "PUBLISH news 1"), Value::Integer(0));
     for line in [
         "MULTI",
@@ -59,7 +60,7 @@ fn messages_are_heard(primary: &Server, replica: &Server) {
         assert_eq!(pushed(of_shard), ["smessage", "news", "4"]);
     }
     assert_eq!(must(&mut two, "GET k"), Value::Bulk(b"3".to_vec()));
-    // Of the replica itself it is heard there alone.
+    // A message published at the replica is received only there.
     assert_eq!(must(&mut two, "PUBLISH news 6"), Value::Integer(2));
     assert_eq!(pushed(listener), ["message", "news", "6"]);
     settle(&mut one, &mut two);

@@ -1,5 +1,5 @@
-//! The steps of `docs/migration.md`: a system moves from redis-server to Iolite and back while it is written to, and every
-//! write that was acknowledged is there at the end.
+//! Tests the steps of `docs/migration.md`: a system moves from redis-server to Iolite and back
+//! while clients write, and every acknowledged write is there at the end.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -9,8 +9,8 @@ use testkit::process::{Server, TemporaryDirectory};
 
 use super::{field, follow, iolite, must, port_of, redis, run, settle, until};
 
-/// Counts as an application does that knows both servers: it goes to the other one where it is told that this one takes
-/// no writes.
+/// Counts like an application that knows both servers: it goes to the other server if this one
+/// replies that it takes no writes.
 fn write_until(stop: &AtomicBool, acknowledged: &AtomicU64, servers: [&Server; 2]) {
     let mut clients = servers.map(|server| server.client().unwrap());
     let mut at = 0;
@@ -25,7 +25,7 @@ fn write_until(stop: &AtomicBool, acknowledged: &AtomicU64, servers: [&Server; 2
     }
 }
 
-/// Has one server hand over to the other, and follow it.
+/// Makes one server hand over to the other, and follow it.
 fn hand_over(from: &mut Client, to: &mut Client, to_port: &str) {
     must(
         from,
@@ -59,7 +59,7 @@ fn a_live_system_moves_in_and_out_without_a_stop() {
     };
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| write_until(&stop, &acknowledged, [&old, &new]));
-        // In.
+        // The move to Iolite.
         moved(100);
         follow(&mut two, &old);
         moved(100);
@@ -68,7 +68,7 @@ fn a_live_system_moves_in_and_out_without_a_stop() {
         });
         hand_over(&mut one, &mut two, &port_of(&new));
         moved(100);
-        // And out again, without any data being sent.
+        // The move back, without a transfer of data.
         hand_over(&mut two, &mut one, &port_of(&old));
         moved(100);
         stop.store(true, Ordering::SeqCst);

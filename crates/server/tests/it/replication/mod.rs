@@ -1,4 +1,5 @@
-//! Replication between processes: what a replica has, what it is told, and who is which.
+//! Tests of replication between processes: the data of a replica, the messages to it, and the
+//! roles.
 
 mod fake_primary;
 mod follow_redis;
@@ -23,7 +24,8 @@ use testkit::differential::{difference, full_state};
 use testkit::patience::Patience;
 use testkit::process::{Server, ServerBuilder, oracle_program};
 
-/// Commands that wait, and those that steer the connection or the server: who plays random requests about data leaves them out.
+/// Commands that block, and commands that control the connection or the server. Random requests
+/// about data leave them out.
 pub(crate) const NOT_OF_DATA: &[&str] = &[
     "BLPOP",
     "BRPOP",
@@ -56,23 +58,23 @@ pub(crate) const NOT_OF_DATA: &[&str] = &[
     "SLAVEOF",
 ];
 
-/// So long something is waited for that should come soon: machines may be slow.
+/// Maximum time for something that should happen soon: machines may be slow.
 const LONG: Duration = Duration::from_secs(120);
 
-/// The reply of a line of words.
+/// Returns the reply to a line of words.
 fn run(client: &mut Client, line: &str) -> Value {
     let words: Vec<&str> = line.split_whitespace().collect();
     client.command(&words).unwrap()
 }
 
-/// The same where an error is a failure.
+/// As [`run`], but an error is a failure.
 fn must(client: &mut Client, line: &str) -> Value {
     let reply = run(client, line);
     assert!(!matches!(reply, Value::Error(_)), "{line}: {reply:?}");
     reply
 }
 
-/// An error's text.
+/// Returns the text of an error.
 fn error(client: &mut Client, line: &str) -> String {
     match run(client, line) {
         Value::Error(text) => String::from_utf8_lossy(&text).into_owned(),
@@ -80,7 +82,7 @@ fn error(client: &mut Client, line: &str) -> String {
     }
 }
 
-/// A field of INFO.
+/// Returns a field of INFO.
 pub(crate) fn field(client: &mut Client, name: &str) -> String {
     let Value::Bulk(text) = run(client, "INFO all") else {
         panic!("no INFO");
@@ -91,7 +93,7 @@ pub(crate) fn field(client: &mut Client, name: &str) -> String {
     found.unwrap_or_default().to_owned()
 }
 
-/// Waits until it is so.
+/// Waits until a condition is true.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let patience = Patience::of(LONG);
     while !is_so() {
@@ -100,8 +102,8 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// What the peer is, as `repl-peer` calls it: a program of another family or version than the oracle's may stand in its
-/// place (`REDIS_SERVER`).
+/// The kind of the peer, as `repl-peer` names it. `REDIS_SERVER` may replace the oracle by a
+/// program of another family or version.
 static PEER: LazyLock<&str> = LazyLock::new(|| {
     let output = Command::new(oracle_program())
         .arg("--version")
@@ -114,7 +116,7 @@ static PEER: LazyLock<&str> = LazyLock::new(|| {
     match (text.starts_with("Valkey"), major, minor) {
         (true, ..=8, _) => "valkey-8",
         (true, ..) => "valkey-9",
-        // What comes after 7.4 and before 8 calls itself 7.9.
+        // Versions after 7.4 and before 8 report 7.9.
         (false, 8.., _) | (false, 7, 9..) => "redis-8",
         (false, 7, 4..) => "redis-7.4",
         (false, 7, 2..) => "redis-7.2",
@@ -123,7 +125,7 @@ static PEER: LazyLock<&str> = LazyLock::new(|| {
     }
 });
 
-/// Whether the peer has functions: who has not cannot be told of them.
+/// Returns whether the peer has functions. A peer without them cannot be sent functions.
 fn has_functions() -> bool {
     *PEER != "redis-6.2"
 }
@@ -139,7 +141,7 @@ fn redis(args: &[&str]) -> Server {
 }
 
 fn oracle(args: &[&str]) -> ServerBuilder {
-    // DEBUG was for everybody before 7.0, and there was no directive.
+    // Before 7.0, every client could use DEBUG, and there was no directive.
     let debug: &[&str] = match *PEER {
         "redis-6.2" => &[],
         _ => &["--enable-debug-command", "yes"],
@@ -148,7 +150,7 @@ fn oracle(args: &[&str]) -> ServerBuilder {
     ServerBuilder::oracle().args(&args)
 }
 
-/// Makes one a replica of the other, and waits for the stream.
+/// Makes one server a replica of the other, and waits for the stream.
 fn follow(replica: &mut Client, primary: &Server) {
     let port = primary.address().unwrap().port();
     must(replica, &format!("REPLICAOF 127.0.0.1 {port}"));
@@ -161,8 +163,9 @@ fn port_of(server: &Server) -> String {
     server.address().unwrap().port().to_string()
 }
 
-/// Waits until the replica is where its primary is, and both hold the same. How a short string is kept in memory may
-/// differ, as between two servers of Redis: that depends on whether it came in the snapshot or in the stream.
+/// Waits until the replica is at its primary's offset, and both hold the same data. The encodings
+/// of short strings may differ, as between two Redis servers: they depend on whether the string was
+/// in the snapshot or in the stream.
 pub(crate) fn settle(primary: &mut Client, replica: &mut Client) {
     let mut seen = String::new();
     until_or("both hold the same", &mut || {
@@ -171,7 +174,8 @@ pub(crate) fn settle(primary: &mut Client, replica: &mut Client) {
         let digests = [&mut *primary, &mut *replica].map(|client| run(client, "DEBUG DIGEST"));
         let mut differ = None;
         if is_there && digests[0] != digests[1] {
-            // Redis 7.0 spells scores otherwise in its digest: looked at one by one they are the same.
+            // Redis 7.0 formats scores differently in its digest, although a comparison one by one
+            // finds them equal.
             let [one, two] = [&mut *primary, &mut *replica].map(|client| {
                 let state = full_state(client).unwrap();
                 must(client, "SELECT 0");
@@ -187,8 +191,8 @@ pub(crate) fn settle(primary: &mut Client, replica: &mut Client) {
     .unwrap_or_else(|what| panic!("{what}: {seen}"));
 }
 
-/// A state as far as every peer shows it: encodings are those of Redis 7.0, of strings but for how short ones are kept, and
-/// Redis 6.2 does not say when keys expire.
+/// Returns the part of a state that every peer shows. Encodings are compared with Redis 7.0 alone,
+/// and those of short strings not at all. Redis 6.2 does not show when keys expire.
 fn comparable(state: Value) -> Value {
     let Value::Array(databases) = state else {
         return state;
@@ -202,7 +206,7 @@ fn comparable(state: Value) -> Value {
 
 fn comparable_key(part: Value) -> Value {
     match part {
-        // A key, its type, its value, its time and its encoding.
+        // The parts are a key, its type, its value, its time and its encoding.
         Value::Array(mut parts) if parts.len() == 5 && matches!(parts[1], Value::Simple(_)) => {
             if *PEER == "redis-6.2" {
                 parts[3] = Value::Null;

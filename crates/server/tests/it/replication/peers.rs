@@ -1,4 +1,5 @@
-//! Peers of other versions: what they say they are, what they are taken for, and what they cannot be told.
+//! Tests of peers of other versions: what they announce, how they are classified, and what cannot
+//! be sent to them.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +10,7 @@ use super::redis_replica::play;
 use super::stream::Reader;
 use super::{PEER, field, follow, iolite, must, port_of, redis, run, settle, until};
 
-/// The file that a replica is given which says that it is of this version.
+/// Returns the start of the file that a replica announcing this version is given.
 fn front_of_file(server: &Server, version: Option<&str>) -> String {
     let mut reader = Reader::connect(server);
     if let Some(version) = version {
@@ -40,7 +41,8 @@ fn each_peer_is_given_a_file_that_it_reads() {
     }
 }
 
-/// Replicas of one family have one stream: who says a version comes back to it as well.
+/// Replicas of one family share one stream: a replica that announces a version is continued on it
+/// as well.
 #[test]
 fn a_replica_that_says_its_version_is_continued() {
     let server = iolite(&["--durability", "none", "--repl-peer", "redis-7"]);
@@ -62,7 +64,8 @@ fn a_replica_that_says_its_version_is_continued() {
     }
     assert_eq!(ids[0], ids[1]);
     assert_eq!(ids[0], field(&mut client, "master_replid"));
-    // One of another family beside them is given everything, under a name that nobody comes back with.
+    // A replica of another family beside them gets a full sync, under an id with which no replica
+    // returns.
     let mut stays = Reader::connect(&server);
     stays.full();
     let mut reader = Reader::connect(&server);
@@ -101,7 +104,7 @@ fn what_a_peer_cannot_be_told_ends_its_link_or_is_left_out() {
     }
 }
 
-/// A program of this name, where one is installed.
+/// Returns the path of a program, if it is installed.
 fn installed(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
@@ -109,7 +112,7 @@ fn installed(name: &str) -> Option<PathBuf> {
         .find(|file| Path::is_file(file))
 }
 
-/// Valkey follows, is handed the office, and hands it back.
+/// Valkey follows, takes the office, and hands it back.
 #[test]
 fn valkey_follows_and_is_followed() {
     let Some(program) = installed("valkey-server") else {
@@ -148,7 +151,8 @@ fn valkey_follows_and_is_followed() {
     assert_eq!(field(&mut two, "sync_full"), "0");
 }
 
-/// Two of this kind that keep no log follow each other by PSYNC, and hand the office over and back.
+/// Two iolite servers that keep no log follow each other by PSYNC, and hand the office over and
+/// back.
 #[test]
 fn the_office_changes_hands_without_logs() {
     let servers = [(); 2].map(|()| iolite(&["--durability", "none"]));
@@ -172,7 +176,8 @@ fn the_office_changes_hands_without_logs() {
     assert_eq!(field(&mut two, "sync_full"), "0");
 }
 
-/// A replica that is not known to have everything takes over by force: there is one primary, and it has what that one has.
+/// A replica that is not known to have everything takes over by force: then there is one primary,
+/// with that replica's data.
 #[test]
 fn a_forced_failover_has_one_primary() {
     for replica in [redis(&[]), iolite(&["--durability", "none"])] {
@@ -200,7 +205,7 @@ fn a_forced_failover_has_one_primary() {
         until("the link is up", || {
             field(&mut one, "master_link_status") == "up"
         });
-        // What was on its way the replica may have read before it was asked.
+        // The replica may have read data in transit before it was asked.
         settle(&mut two, &mut one);
         assert_eq!(run(&mut one, "EXISTS kept"), Value::Integer(1));
     }

@@ -1,4 +1,4 @@
-//! redis-server as a replica: it has what the primary has, at the same offset.
+//! Tests of redis-server as a replica: it has the primary's data, at the same offset.
 
 use protocol::Value;
 use testkit::client::Client;
@@ -7,12 +7,13 @@ use testkit::process::Server;
 
 use super::{NOT_OF_DATA, field, follow, has_functions, iolite, must, redis, run, settle, until};
 
-/// Plays random requests of all commands but [`NOT_OF_DATA`]. What they answer is no matter.
+/// Runs random requests of all commands except [`NOT_OF_DATA`]. The replies do not matter.
 pub(super) fn play(client: &mut Client, seed: u64, count: u64) {
     for requests in rounds(seed, 0..count) {
         for request in requests {
             let name = String::from_utf8_lossy(&request[0]).to_ascii_uppercase();
-            // From 7.2 on Redis cuts the index of LSET to 32 bits and changes another element of a short list.
+            // Since 7.2 Redis truncates the index of LSET to 32 bits and changes another element of
+            // a short list.
             let is_cut = name == "LSET" && request.get(2).is_some_and(|index| index.len() > 10);
             let is_newer = name == "FUNCTION" && !has_functions();
             if !NOT_OF_DATA.contains(&name.as_str()) && !is_cut && !is_newer {
@@ -30,7 +31,7 @@ fn pair(args: &[&str]) -> (Server, Server, Client, Client) {
     (primary, replica, one, two)
 }
 
-/// From data of every type, through a full sync while others write, to the end of a stream of all commands.
+/// Tests data of every type, a full sync while other clients write, and a stream of all commands.
 fn goes_through_everything(args: &[&str], seed: u64) {
     let (primary, _replica, mut one, mut two) = pair(args);
     super::super::rdb_files::fill(&mut one);
@@ -98,7 +99,7 @@ fn wait_counts_a_replica_and_nobody_is_answered_before_it_has_all() {
         assert_eq!(waits.join().unwrap(), Value::Integer(1));
     });
     assert_eq!(must(&mut two, "GET other"), Value::Bulk(b"x".to_vec()));
-    // What a replica of that version says nothing of is not on its disk.
+    // A replica of a version that does not report its disk counts as not durable.
     let both = Value::Array(vec![Value::Integer(0), Value::Integer(0)]);
     assert_eq!(must(&mut one, "WAITAOF 0 1 20"), both);
     let refused = run(&mut one, "WAITAOF 1 0 0");
@@ -167,7 +168,7 @@ fn clients_are_told_of_their_server_s_replicas() {
     );
 }
 
-/// While no replica is there and the log is off, nothing remembers what is written.
+/// While there is no replica and the log is off, nothing records what is written.
 #[test]
 fn a_replica_that_was_away_while_there_was_no_log_has_everything() {
     let (primary, _replica, mut one, mut two) = pair(&["--durability", "os"]);

@@ -1,4 +1,5 @@
-//! What a primary knows of its stream outlives it; and a stop lets replicas have everything.
+//! Tests that a primary's knowledge of its stream survives a restart, and that a stop lets replicas
+//! catch up.
 
 use protocol::Value;
 use testkit::client::Client;
@@ -34,8 +35,9 @@ fn number(client: &mut Client, name: &str) -> u64 {
     field(client, name).parse().unwrap()
 }
 
-/// Killed, stopped, with checkpoints in between, and with writes of which nobody was told: no replica needs everything
-/// again, the one of redis-server no more than the one that stood still all the while.
+/// The primary is killed or stopped, with checkpoints in between, and with writes that were not
+/// acknowledged. No replica needs a full sync: neither redis-server nor the replica that was paused
+/// all the while.
 #[test]
 fn replicas_go_on_after_their_primary_s_restart() {
     let directory = TemporaryDirectory::new("restart").unwrap();
@@ -60,7 +62,7 @@ fn replicas_go_on_after_their_primary_s_restart() {
         let id = field(&mut one, "master_replid");
         let end = number(&mut one, "master_repl_offset");
         if round == 1 {
-            // As it should be.
+            // An orderly stop.
             let _closed = one.command(&["SHUTDOWN"]);
         }
         drop((one, server));
@@ -75,7 +77,7 @@ fn replicas_go_on_after_their_primary_s_restart() {
     }
 }
 
-/// One that was away for long is sent what the log on disk has from then, over a restart.
+/// A replica that was away for long gets the log on disk from its position on, over a restart.
 #[test]
 fn a_replica_that_was_away_is_sent_the_log_on_disk() {
     let directory = TemporaryDirectory::new("away").unwrap();
@@ -90,7 +92,7 @@ fn a_replica_that_was_away_is_sent_the_log_on_disk() {
     must(&mut two, "DEBUG SLEEP 0");
     replica.signal("-STOP");
     must(&mut one, "CLIENT KILL TYPE replica");
-    // More than a backlog in memory would have.
+    // More than a backlog in memory would hold.
     let long = "x".repeat(1 << 20);
     for number in 0..80 {
         let key = format!("key:{}", number % 10);
@@ -106,7 +108,7 @@ fn a_replica_that_was_away_is_sent_the_log_on_disk() {
     assert_eq!(number(&mut one, "sync_full"), 0, "{}", server.log());
 }
 
-/// What a server no longer has when it comes back must not be taken for what it writes from then on.
+/// What a server has lost when it restarts must not be confused with what it writes afterwards.
 #[test]
 fn a_replica_that_has_more_than_its_primary_is_given_everything() {
     let directory = TemporaryDirectory::new("more").unwrap();
@@ -118,7 +120,7 @@ fn a_replica_that_has_more_than_its_primary_is_given_everything() {
     follow(&mut two, &server);
     must(&mut one, "SET before 1");
     settle(&mut one, &mut two);
-    // As the directory is restored from a copy.
+    // The directory is restored from a copy.
     let copy = TemporaryDirectory::new("copy").unwrap();
     let from = format!("{}/.", directory.to_str().unwrap());
     let copied = std::process::Command::new("cp")
@@ -170,7 +172,7 @@ fn the_checkpoint_in_force_is_sent_where_it_will_do() {
     assert!(left.len() <= 2, "{left:?}");
 }
 
-/// A replica that is stopped when it lacks one write.
+/// Returns a replica that is paused when it lacks one write.
 fn lagging_replica(server: &Server, one: &mut Client) -> (Server, Client) {
     let replica = redis(&[]);
     let mut two = replica.client().unwrap();
@@ -216,7 +218,8 @@ fn a_stop_waits_for_replicas() {
     assert_eq!(must(&mut two, "GET k"), Value::Bulk(b"3".to_vec()));
 }
 
-/// Who gives a stop up means all that were asked for: each is answered as Redis does, and the server goes on.
+/// SHUTDOWN ABORT cancels all pending stops: each is answered as in Redis, and the server
+/// continues.
 #[test]
 fn a_stop_that_is_given_up_is_so_for_all_who_wait_for_it() {
     for server in [
@@ -254,7 +257,8 @@ fn a_stop_that_is_given_up_is_so_for_all_who_wait_for_it() {
     }
 }
 
-/// Long commands of others go on while a stop waits, and who asks for a stop then waits for the same one.
+/// Long commands of other clients continue while a stop waits, and a later SHUTDOWN waits for the
+/// same stop.
 #[test]
 fn a_stop_that_waits_is_in_nobody_s_way() {
     let directory = TemporaryDirectory::new("waits").unwrap();
@@ -295,7 +299,7 @@ fn a_stop_that_waits_is_in_nobody_s_way() {
     assert_eq!(must(&mut two, "GET k"), Value::Bulk(b"3".to_vec()));
 }
 
-/// The log says of each replica that has not all how far it is behind, as Redis does.
+/// The log reports for each incomplete replica how far it lags, as in Redis.
 #[test]
 fn a_stop_says_who_lags() {
     for mut server in [

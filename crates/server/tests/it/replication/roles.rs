@@ -1,4 +1,5 @@
-//! Who may do what on a replica, beside redis-server: same words, same errors.
+//! Compares the rules for commands on a replica with redis-server: the same commands and the same
+//! errors.
 
 use protocol::Value;
 use testkit::client::Client;
@@ -6,10 +7,10 @@ use testkit::process::{ServerBuilder, temporary_directory};
 
 use super::{error, field, iolite, must, redis, run, until};
 
-/// A port that nobody listens at.
+/// A port without a listener.
 const NOBODY: &str = "127.0.0.1 1";
 
-/// Plays lines on both; their replies are the same.
+/// Runs lines on both servers. Their replies must be the same.
 fn same(both: &mut [Client; 2], lines: &[&str]) {
     for line in lines {
         let words = words(line);
@@ -20,7 +21,7 @@ fn same(both: &mut [Client; 2], lines: &[&str]) {
     }
 }
 
-/// Words, of which some are in quotes.
+/// Splits a line into words, some of them in quotes.
 fn words(line: &str) -> Vec<String> {
     let words = protocol::split_line(line.as_bytes()).unwrap();
     let text = |word: Vec<u8>| String::from_utf8(word).unwrap();
@@ -110,7 +111,7 @@ fn a_replica_says_whom_it_follows() {
     assert!(error(&mut client, "CONFIG SET replica-read-only no").contains("primary"));
 }
 
-/// What would never come is not waited for.
+/// A client does not wait for what can no longer happen.
 #[test]
 fn who_waits_hears_when_the_server_becomes_a_replica() {
     let server = iolite(&[]);
@@ -126,7 +127,7 @@ fn who_waits_hears_when_the_server_becomes_a_replica() {
     assert!(text.starts_with(b"UNBLOCKED "), "{text:?}");
 }
 
-/// What Sentinel sends is one transaction.
+/// Sentinel sends its commands as one transaction.
 #[test]
 fn a_transaction_changes_the_role_and_the_file() {
     let directory = temporary_directory("roles").unwrap();
@@ -157,7 +158,8 @@ fn a_transaction_changes_the_role_and_the_file() {
     assert_eq!(run(&mut client, "GET k"), Value::Bulk(b"v".to_vec()));
 }
 
-/// A key that is due is hidden on a replica and stays; who is a primary again removes it.
+/// An expired key is hidden on a replica and stays. A node that becomes the primary again removes
+/// it.
 #[test]
 fn a_replica_hides_what_is_due_and_keeps_it() {
     let server = iolite(&[]);

@@ -1,4 +1,5 @@
-//! Redis' Sentinel, unchanged, over built servers: it finds their replicas and makes one the primary.
+//! Tests of Redis' Sentinel, unchanged, with built servers: it finds their replicas and promotes
+//! one.
 
 use std::process::{Child, Command, Stdio};
 
@@ -16,7 +17,7 @@ struct Sentinel {
 }
 
 impl Sentinel {
-    /// One that alone decides over the primary at `port`.
+    /// Starts a Sentinel that alone decides over the primary at `port`.
     fn start(port: u16) -> Self {
         let directory = TemporaryDirectory::new("sentinel").unwrap();
         let own = free_port().unwrap();
@@ -79,7 +80,7 @@ fn a_replica_is_made_the_primary_when_the_primary_is_gone() {
         let address = run(&mut asked, "SENTINEL GET-MASTER-ADDR-BY-NAME group");
         matches!(address, Value::Array(parts) if parts.last() == Some(&Value::Bulk(port.clone().into_bytes())))
     });
-    // Sentinel had the clients of before closed, so that they ask for the primary.
+    // Sentinel had the earlier clients disconnected, so that they ask for the primary.
     let mut client = replica.client().unwrap();
     assert_eq!(must(&mut client, "INCR kept"), Value::Integer(2));
 }

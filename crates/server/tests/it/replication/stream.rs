@@ -1,4 +1,4 @@
-//! The stream byte by byte, as a replica reads it.
+//! Tests of the stream byte by byte, as a replica reads it.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -40,7 +40,7 @@ impl Reader {
         self.bytes.extend_from_slice(&buffer[..count]);
     }
 
-    /// The next line that is not empty.
+    /// Returns the next line that is not empty.
     pub(super) fn line(&mut self) -> String {
         loop {
             if let Some(at) = self.bytes.windows(1).position(|byte| byte == b"\n") {
@@ -62,7 +62,7 @@ impl Reader {
         self.bytes.drain(..count).collect()
     }
 
-    /// Is given everything; history and offset.
+    /// Gets a full sync. Returns history and offset.
     pub(super) fn full(&mut self) -> (String, u64) {
         self.say("PSYNC ? -1");
         let line = self.line();
@@ -77,7 +77,7 @@ impl Reader {
         (id, offset)
     }
 
-    /// The next commands, as words.
+    /// Returns the next commands, as words.
     fn commands(&mut self, count: usize) -> Vec<String> {
         let mut commands = Vec::new();
         while commands.len() < count {
@@ -115,7 +115,7 @@ fn what_is_one_step_here_is_one_step_there() {
     must(&mut client, "DEL nothing");
     must(&mut client, "SETEX f 1000 v");
     let commands = reader.commands(13);
-    // How a number is set is the log's affair; where a step begins and ends is not.
+    // The log decides how a number is set, but not where a step begins and ends.
     let words = |command: &String| {
         let word = command.split(' ').next().unwrap_or_default().to_owned();
         if matches!(word.as_str(), "MULTI" | "EXEC") || word == "SELECT" {
@@ -162,7 +162,7 @@ fn a_replica_that_comes_back_is_sent_what_follows() {
     });
     must(&mut client, "SET a 1");
     must(&mut client, "SET b 2");
-    // They come into the stream a moment after they were done; neither is shorter than so.
+    // The effects enter the stream a moment after the commands. Neither is shorter than this.
     let both = 2 * "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n".len() as u64;
     let mut end: u64 = 0;
     until("both are in the stream", || {
@@ -187,7 +187,7 @@ fn a_replica_that_comes_back_is_sent_what_follows() {
     reader.say(&format!("PSYNC {id} {}", offset + 11));
     assert_eq!(reader.line(), "+CONTINUE");
     assert_eq!(reader.take(all.len() - 10), &all[10..]);
-    // What never was is not sent.
+    // Offsets that never existed are not continued.
     for asked in [
         format!("PSYNC {id} {}", end + 1000),
         format!("PSYNC {} 1", "f".repeat(40)),

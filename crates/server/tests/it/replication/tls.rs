@@ -1,4 +1,4 @@
-//! Encrypted links to and from Redis, whose both ends show certificates.
+//! Tests of encrypted links to and from Redis, with certificates at both ends.
 
 use testkit::process::free_port;
 
@@ -6,7 +6,7 @@ use super::redis_replica::play;
 use super::{field, iolite, must, redis, settle, until};
 use crate::certificates::Files;
 
-/// What both have: certificates, and links that show them.
+/// Returns the arguments of both servers: certificates, and links that show them.
 fn args(files: &Files, tls_port: u16) -> Vec<String> {
     let words = [
         ("--tls-replication", "yes".to_owned()),
@@ -26,7 +26,7 @@ fn strs(args: &[String]) -> Vec<&str> {
     args.iter().map(String::as_str).collect()
 }
 
-/// Either may be the primary, and hand over to the other.
+/// Either server may be the primary, and hand over to the other.
 #[test]
 fn redis_and_we_follow_each_other_by_certificates() {
     let files = Files::new();
@@ -41,7 +41,7 @@ fn redis_and_we_follow_each_other_by_certificates() {
     });
     play(&mut other, 8, 20);
     settle(&mut other, &mut own);
-    // Redis hands over to the port that it was told.
+    // Redis hands over to the port that the replica announced.
     let port = ports[0];
     must(&mut other, &format!("FAILOVER TO 127.0.0.1 {port}"));
     until("Redis follows", || {
@@ -52,7 +52,7 @@ fn redis_and_we_follow_each_other_by_certificates() {
     assert_eq!(field(&mut own, "sync_full"), "0", "it was continued");
 }
 
-/// What is sent in plain text is no handshake.
+/// Plain text is not a handshake.
 #[test]
 fn a_port_without_encryption_is_none_to_follow() {
     let files = Files::new();

@@ -1,4 +1,4 @@
-//! redis-cli as a replica: `--rdb`, `--functions-rdb`, `--replica`.
+//! Tests of redis-cli as a replica: `--rdb`, `--functions-rdb`, `--replica`.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
@@ -15,7 +15,7 @@ fn redis_cli(server: &Server, args: &[&str]) -> Command {
     command
 }
 
-/// Starts redis-server with a file, and asks it.
+/// Starts redis-server with a file, and returns its reply to a request.
 fn loaded(directory: &TemporaryDirectory, ask: &[&str]) -> Value {
     let dir = directory.join("");
     let args = ["--dir", dir.to_str().unwrap(), "--dbfilename", "got.rdb"];

@@ -1,5 +1,5 @@
-//! Clients that write to the primary all the while: every kind of command, keys that expire soon, transactions and scripts; and
-//! counters, by which it is known what was acknowledged.
+//! Clients that write to the primary all the while: every kind of command, keys that expire soon,
+//! transactions and scripts; and counters that show what was acknowledged.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
@@ -13,11 +13,11 @@ use super::super::*;
 use super::OK;
 use crate::replication::NOT_OF_DATA;
 
-/// Counters, each of one client.
+/// Number of counters, each of one client.
 pub(super) const WRITERS: usize = 3;
-/// Nothing that is drawn names this database.
+/// The database of the counters, which no random command names.
 const COUNTERS_DATABASE: &str = "13";
-/// Empties everything but the counters, as one step.
+/// A script that empties everything but the counters, as one step.
 const FLUSH: &str = "
     redis.call('SELECT', 13)
     local kept = redis.call('MGET', unpack(KEYS))
@@ -30,7 +30,7 @@ redis.register_function('put', function(keys, args)
     redis.call('SET', keys[1], args[1])
     return redis.call('INCR', 'functions')
 end)";
-/// Commands besides [`NOT_OF_DATA`] that are no matter of data, or that the faults bring about themselves.
+/// Commands besides [`NOT_OF_DATA`] that do not concern data, or that the faults use themselves.
 const LEFT_OUT: &[&str] = &[
     "FAILOVER",
     "SAVE",
@@ -46,12 +46,12 @@ const LEFT_OUT: &[&str] = &[
     "SCAN",
 ];
 
-/// Name of the counter of a writer.
+/// Returns the name of a writer's counter.
 pub(super) fn counter(writer: usize) -> String {
     format!("counter:{writer}")
 }
 
-/// The counters as a node has them.
+/// Returns the counters of a node.
 pub(super) fn counters(node: &Node) -> [u64; WRITERS] {
     let mut client = node.client();
     run(&mut client, &format!("SELECT {COUNTERS_DATABASE}"));
@@ -63,12 +63,12 @@ pub(super) fn counters(node: &Node) -> [u64; WRITERS] {
     )
 }
 
-/// What all writers know.
+/// The state that all writers share.
 #[derive(Default)]
 struct Known {
     stop: AtomicBool,
     port: AtomicU16,
-    /// The reign that is written in, and what each has had acknowledged in it.
+    /// The number of the current reign, and the count of each writer that was acknowledged in it.
     acknowledged: Mutex<(u64, [u64; WRITERS])>,
 }
 
@@ -90,7 +90,7 @@ impl Load {
         }
     }
 
-    /// Writes to this port from now on; what was acknowledged counts on, or not.
+    /// Writes to this port from now on. `keeps`: whether earlier acknowledgements still count.
     pub(super) fn turn_to(&self, port: u16, keeps: bool) {
         let mut acknowledged = lock(&self.known.acknowledged);
         if !keeps {
@@ -136,7 +136,7 @@ impl Drop for Load {
     }
 }
 
-/// Two connections: one that plays, and one that counts.
+/// Two connections: one for random commands, and one that counts.
 struct Pair {
     port: u16,
     plays: Client,
@@ -180,7 +180,7 @@ fn write(known: &Known, counts: &Mutex<[u64; WRITERS]>, writer: usize, seed: u64
     }
 }
 
-/// Plays something, and counts.
+/// Runs random commands, and counts.
 fn step(
     known: &Known,
     counts: &Mutex<[u64; WRITERS]>,
@@ -201,7 +201,7 @@ fn step(
         std::thread::sleep(Duration::from_millis(5));
         return Ok(());
     }
-    // What failed does not count: a difference of two numbers is that many writes.
+    // A failed write does not count, so the difference of two counts is the number of writes.
     lock(counts)[writer] = count;
     let mut acknowledged = lock(&known.acknowledged);
     if acknowledged.0 == reign {
@@ -226,7 +226,8 @@ fn play(client: &mut Client, request: &[Vec<u8>]) -> std::io::Result<()> {
     client.command(request).map(drop)
 }
 
-/// What the grammar does not draw: it is for two servers that have to answer the same.
+/// Runs commands that the grammar does not draw, because it is for two servers that must reply the
+/// same.
 fn own(client: &mut Client, random: &mut Prng) -> std::io::Result<()> {
     let key = format!("own:{}", random.below(60));
     let length = match random.below(40) {

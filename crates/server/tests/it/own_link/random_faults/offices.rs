@@ -1,9 +1,9 @@
-//! Faults by which another node becomes the primary, or the primary comes back with nothing: who keeps what, and what is said of
-//! that which is given up.
+//! Faults after which another node becomes the primary, or the primary returns with nothing: which
+//! node keeps what, and what is reported about discarded writes.
 
 use super::*;
 
-/// Keys that expired are writes of the primary, too.
+/// Returns the number of expired keys, whose removals are writes of the primary, too.
 fn expired(node: &Node) -> u64 {
     let info = run(&mut node.client(), "INFO stats");
     let Value::Bulk(text) = info else {
@@ -16,7 +16,7 @@ fn expired(node: &Node) -> u64 {
     line.unwrap().parse().unwrap()
 }
 
-/// Writes of which each is one step, and changes something.
+/// Makes writes, each of which is one step and changes something.
 fn write_some(node: &Node, random: &mut Prng, count: u64) {
     let mut client = node.client();
     let good = |reply: &Value| assert!(!matches!(reply, Value::Error(_)), "{reply:?}");
@@ -45,7 +45,7 @@ fn write_some(node: &Node, random: &mut Prng, count: u64) {
 }
 
 impl World {
-    /// Has a replica take the office, and all that followed the old primary follow it.
+    /// Makes a replica take the office, and all followers of the old primary follow it.
     fn promote(&mut self, new: usize) {
         let old = self.primary;
         self.order(new, "REPLICAOF NO ONE");
@@ -59,7 +59,8 @@ impl World {
             if self.places[at].follows == Some(old) {
                 self.follow(at, new);
             } else if self.places[at].follows == Some(new) {
-                // Old and new may have begun a term of the same number: an operator says that the new one's data counts.
+                // Old and new may have begun a term of the same number: an operator decides that
+                // the new one's data counts.
                 let port = self.places[new].clients.port();
                 self.order(at, &format!("REPLICAOF 127.0.0.1 {port} FORCE"));
             }
@@ -67,7 +68,7 @@ impl World {
         self.redis_follows();
     }
 
-    /// The primary is gone, and whoever takes the office may have less.
+    /// The primary is killed, and the replica that takes the office may have less.
     pub(super) fn kill_and_promote(&mut self) {
         let (old, new) = (self.primary, self.a_replica());
         self.note(format!("kill {old}, promote {new}"));
@@ -76,7 +77,7 @@ impl World {
         let told = self.places[old].reported().len();
         self.promote(new);
         let has = counters(self.node(new));
-        // What is written to the new one now is higher.
+        // Counters written at the new primary since then may be higher.
         let lost = (0..WRITERS).map(|writer| acknowledged[writer].saturating_sub(has[writer]));
         let lost: u64 = lost.sum();
         self.sleep(300);
@@ -87,7 +88,8 @@ impl World {
             state == "connected" || state == "refused"
         });
         if self.node(old).field("iolite_state") == "refused" {
-            // Both may have begun a term of the same number: an operator has to say whose data counts.
+            // Both may have begun a term of the same number: an operator has to decide whose data
+            // counts.
             let port = self.places[new].clients.port();
             self.order(old, &format!("REPLICAOF 127.0.0.1 {port} FORCE"));
         }
@@ -98,7 +100,7 @@ impl World {
         }
     }
 
-    /// A primary that nobody reaches goes on while another one has its office, and follows that one then.
+    /// An isolated primary continues while another node has its office, and then follows that node.
     pub(super) fn depose(&mut self) {
         self.settle();
         let (old, new) = (self.primary, self.a_replica());
@@ -144,7 +146,7 @@ impl World {
             }
         }
         if restarts && by_start {
-            // Who is followed already is not followed anew, but by force.
+            // A node that follows already does not start anew without FORCE.
             let port = self.places[new].clients.port();
             self.order(old, &format!("REPLICAOF 127.0.0.1 {port} FORCE"));
         } else if !by_start {
@@ -153,7 +155,7 @@ impl World {
         self.settle();
         let reported = self.places[old].reported()[told..].to_vec();
         let sum: u64 = reported.iter().sum();
-        // A log that is kept for nobody may have less than is given up.
+        // If no replica needs the log, it may hold less than what is discarded.
         let has_more = self.places[old].told_of_more() > told_of_more;
         if (sum < count && !has_more) || sum > count + gone + 1 || reported.len() > 1 {
             self.fail(&format!(
@@ -162,13 +164,14 @@ impl World {
         }
     }
 
-    /// A replica of the new primary is started as one of the deposed one: it keeps what it has.
+    /// A replica of the new primary is started as a replica of the deposed one: it keeps what it
+    /// has.
     fn follow_who_is_older(&mut self, old: usize, new: usize) {
         self.load.end();
         let others: Vec<usize> = (0..PLACES).filter(|at| ![old, new].contains(at)).collect();
         let at = others[self.below(2)];
         self.note(format!("{at} is started as a replica of {old}"));
-        // It has something of the new reign then.
+        // With this write, the replica has something of the new reign.
         let mark = format!("SET mark {}", self.done.len());
         self.order(new, &mark);
         self.until("it has all of the new primary", || {
@@ -201,7 +204,7 @@ impl World {
         });
     }
 
-    /// The office is handed over, and something may happen meanwhile.
+    /// Hands the office over. Something may happen meanwhile.
     pub(super) fn fail_over(&mut self) {
         let old = self.primary;
         let direct = self.replicas().into_iter();
@@ -239,7 +242,7 @@ impl World {
         }
         match (self.is_primary(old), took) {
             (true, _) => return,
-            // Whoever was to take it over did not hear so: nobody but an operator knows.
+            // The chosen successor did not get the message: only an operator can decide.
             (false, false) => {
                 self.note("nobody took over");
                 self.promote(old);
@@ -260,7 +263,7 @@ impl World {
         self.redis_follows();
     }
 
-    /// Something that happens while the office is handed over.
+    /// Causes a fault while the office is handed over.
     fn disturb(&mut self, old: usize, new: usize, what: usize) {
         self.sleep(30);
         match what {
@@ -283,12 +286,12 @@ impl World {
         }
     }
 
-    /// The primary comes back with nothing, or with something else: nobody takes that.
+    /// The primary returns with nothing, or with other data: no replica takes that.
     pub(super) fn begin_empty(&mut self) {
         self.settle();
         let (at, count) = (self.primary, self.random.below(2) * 20);
         self.note(format!("{at} begins with nothing, {count} writes"));
-        // What expires soon is gone before it is looked at.
+        // Keys that expire soon are gone before the comparison.
         std::thread::sleep(Duration::from_millis(400));
         let before = self.node(at).digest();
         self.places[at].kill();

@@ -1,5 +1,5 @@
-//! A node of the fault test: its process, the relays by which others reach it, and a file system of its own that may be full
-//! or lose its power.
+//! A node of the fault test: its process, the relays by which other nodes reach it, and a file
+//! system of its own that may be full or lose its power.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -11,21 +11,21 @@ use testkit::relay::Relay;
 use super::super::*;
 use crate::power_cuts::Device;
 
-/// A file with holes: what nobody writes to takes no room.
+/// Size of the file, which is sparse: unwritten parts take no space.
 const DEVICE_MIB: u64 = 512;
-/// Names of files that take what room there is.
+/// Name of the files that use up the free space.
 const FILLERS: &str = "fillers";
 
 /// See the module.
 pub(super) struct Place {
     pub(super) node: Node,
-    /// Where others find its port of clients: named as such by what it announces.
+    /// The relay to its clients' port, which the node announces as that port.
     pub(super) clients: Relay,
     pub(super) links: Relay,
-    /// Whom it follows, by number.
+    /// The index of the node that it follows.
     pub(super) follows: Option<usize>,
     device: Option<Device>,
-    /// What its processes of before have said.
+    /// The output of its earlier processes.
     past_log: String,
 }
 
@@ -41,7 +41,7 @@ impl Place {
         let mut node = Node::new_stopped(data, args);
         let links = Relay::to(node.link_port).unwrap();
         let clients = Relay::rewriting(node.port, node.link_port, links.port()).unwrap();
-        // An office that is handed over is found by the same way.
+        // A hand-over of the office goes through the same relay.
         let announced = clients.port().to_string();
         node.args
             .extend(["--replica-announce-port".to_owned(), announced]);
@@ -56,12 +56,12 @@ impl Place {
         }
     }
 
-    /// Whether it has a file system of its own.
+    /// Returns whether it has a file system of its own.
     pub(super) fn has_device(&self) -> bool {
         self.device.is_some()
     }
 
-    /// Ends the process as a crash does.
+    /// Kills the process as a crash does.
     pub(super) fn kill(&mut self) {
         if self.node.server.is_some() {
             let said = self.node.log();
@@ -71,7 +71,7 @@ impl Place {
         self.node.kill();
     }
 
-    /// Everything that it has said.
+    /// Returns the output of all its processes.
     pub(super) fn said(&self) -> String {
         let now = match &self.node.server {
             Some(server) => server.log(),
@@ -80,14 +80,14 @@ impl Place {
         format!("{}{now}", self.past_log)
     }
 
-    /// The end of that.
+    /// Returns the last lines of that output.
     pub(super) fn tail(&self, lines: usize) -> String {
         let said = self.said();
         let all: Vec<&str> = said.lines().collect();
         all[all.len().saturating_sub(lines)..].join("\n")
     }
 
-    /// Writes that it has said to be given up: how many, each time.
+    /// Returns the numbers of discarded writes that it has reported, one per report.
     pub(super) fn reported(&self) -> Vec<u64> {
         let said = self.said();
         let told = said.lines().filter_map(|line| {
@@ -99,19 +99,19 @@ impl Place {
         told.collect()
     }
 
-    /// How often it has said that it gives up what is not in its log any more.
+    /// Returns how often it has reported that it discards writes that are no longer in its log.
     pub(super) fn told_of_more(&self) -> usize {
         let what = "are not in the primary's history and are not kept";
         self.said().matches(what).count()
     }
 
-    /// Takes all the room that its file system has.
+    /// Uses up all space of its file system.
     pub(super) fn fill(&self) {
         let Some(device) = &self.device else { return };
         let fillers = device.path().join(FILLERS);
         fs::create_dir_all(&fillers).unwrap();
         for mib in [256, 128, 64, 32, 16, 8, 4, 2, 1] {
-            // What does not fit is not there.
+            // A file that does not fit is not created.
             let _full = Command::new("fallocate")
                 .args(["-l", &format!("{mib}M")])
                 .arg(fillers.join(mib.to_string()))
@@ -125,14 +125,14 @@ impl Place {
         {}
     }
 
-    /// Gives the room back.
+    /// Frees the space again.
     pub(super) fn free(&self) {
         if let Some(device) = &self.device {
             let _none = fs::remove_dir_all(device.path().join(FILLERS));
         }
     }
 
-    /// What was not on the device is lost, and the process ends.
+    /// Cuts the power: what was not on the device is lost, and the process ends.
     pub(super) fn cut_power(&mut self) {
         let Some(device) = &self.device else {
             return self.kill();
@@ -145,12 +145,12 @@ impl Place {
         self.free();
     }
 
-    /// All that it keeps, which somebody may take away.
+    /// Returns the directory of all its data, which a test may remove.
     pub(super) fn kept(&self) -> PathBuf {
         self.node.data.join("iolite-data")
     }
 
-    /// Nothing keeps others from reaching it any more.
+    /// Removes everything that keeps other nodes from reaching it.
     pub(super) fn heal(&self) {
         for relay in [&self.clients, &self.links] {
             relay.hold_after(u64::MAX);
@@ -164,7 +164,7 @@ impl Place {
         self.free();
     }
 
-    /// Nobody who goes by the relays reaches it.
+    /// Shuts or opens the relays to it.
     pub(super) fn shut(&self, on: bool) {
         for relay in [&self.clients, &self.links] {
             relay.shut(on);
