@@ -1,7 +1,7 @@
-//! The way of events to subscribers: what the store hands to the sink of a thread becomes messages, and
-//! invalidations for those who track keys by their prefixes.
+//! Publication of events: what the store passes to a thread's sink becomes messages to subscribers,
+//! and invalidations for clients that track keys by prefix.
 //!
-//! A message is published with its key locked, so that the messages about a key come in the order of
+//! A message is published with its key locked, so that the messages about a key have the order of
 //! its changes, whichever threads made them.
 
 use std::cell::Cell;
@@ -16,10 +16,10 @@ use crate::client_cache::ClientCache;
 use crate::notifications::Notifications;
 use crate::pubsub::PubSub;
 
-/// A buffer for names of channels that grew longer is not kept.
+/// Maximum capacity of a buffer for channel names that is kept.
 const NAME_BYTES_MAX: usize = 4096;
 
-/// The classes of which every event is a change of a key, and of which every change has one.
+/// The classes whose events are all changes of keys, and which together cover every change.
 pub const CHANGES: EventClass = EventClass::GENERIC
     .and(EventClass::STRING)
     .and(EventClass::LIST)
@@ -31,27 +31,27 @@ pub const CHANGES: EventClass = EventClass::GENERIC
     .and(EventClass::EVICTED);
 
 thread_local! {
-    /// For whom the thread works; 0 for the server itself.
+    /// The client that the thread works for; 0 for the server itself.
     static AUTHOR: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Says for which client the calling thread works from now on; 0 for none.
+/// Sets the client that the calling thread works for from now on; 0 for none.
 #[inline]
 pub fn work_for(client: u64) {
     AUTHOR.set(client);
 }
 
-/// To which channels events go, shared by all threads.
+/// The channels that events are published to, shared by all threads.
 #[derive(Debug, Default)]
 pub struct Channels {
     by_key: AtomicBool,
     by_event: AtomicBool,
-    /// Classes, in bits.
+    /// Classes, as bits.
     classes: AtomicU64,
 }
 
 impl Channels {
-    /// Puts a value of `notify-keyspace-events` into force.
+    /// Applies a value of `notify-keyspace-events`.
     pub fn set(&self, asked: Notifications) {
         self.by_key.store(asked.by_key, Ordering::Relaxed);
         self.by_event.store(asked.by_event, Ordering::Relaxed);
@@ -59,7 +59,7 @@ impl Channels {
         self.classes.store(classes, Ordering::Relaxed);
     }
 
-    /// Whether events of a class go to any.
+    /// Whether events of a class are published.
     fn take(&self, class: EventClass) -> bool {
         self.classes.load(Ordering::Relaxed) & class.bits() != 0
     }
@@ -71,13 +71,13 @@ pub struct Announcer {
     channels: Arc<Channels>,
     client_cache: Arc<ClientCache>,
     is_crowded: Arc<AtomicBool>,
-    /// The name of the channel that is written to.
+    /// Buffer for the name of a channel.
     name: Vec<u8>,
 }
 
 impl Announcer {
-    /// A sink that publishes to these channels through `pubsub`. It sets `is_crowded` when so much waits to be
-    /// delivered that whoever makes more should wait.
+    /// Makes a sink that publishes to these channels through `pubsub`. It sets `is_crowded` when so
+    /// much waits to be delivered that threads which make more should wait.
     #[must_use]
     pub fn new(
         pubsub: &Arc<PubSub>,

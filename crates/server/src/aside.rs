@@ -1,4 +1,4 @@
-//! The thread beside the workers: commands that take long.
+//! The thread for offloaded requests: commands that take long.
 //!
 //! ```text
 //!   worker ── Job: a request, as it came ──────────► aside: its own engine, one job at a time,
@@ -6,13 +6,13 @@
 //!     └── Answer: the reply ◄── KeysFree, to all ◄───────┘
 //! ```
 //!
-//! A worker that meets a command over millions of elements leaves it here and serves its other
-//! clients. The command is still one step for everybody: its keys are held meanwhile, and clients that
-//! ask for them wait, without a thread that waits for them. The client that sent it gets its reply
-//! before anything it asks later is looked at.
+//! A worker that meets a command over millions of elements offloads it to this thread and serves
+//! its other clients. The command is still one atomic step: its keys are held meanwhile, and
+//! clients that ask for them wait, without a thread that waits for each. The client that sent it
+//! gets its reply before any later request of it is processed.
 //!
-//! One job at a time: a second one would wait for the same two or three channels to memory, and two
-//! that hold keys could wait for each other.
+//! Only one job runs at a time. A second one would compete for the same two or three memory
+//! channels, and two jobs that hold keys could wait for each other.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -34,22 +34,22 @@ use crate::poll::poll;
 use crate::port::Port;
 use persistence::log_in_use::LogUser;
 
-/// How often it is looked whether a slot that is about to leave has left.
+/// Interval between two checks whether a slot that is about to leave has left.
 const PAUSE_LOOK: Duration = Duration::from_millis(1);
 
-/// So long what the server asks for itself waits until its role has changed.
+/// Maximum time that the server's own request waits until a change of role has ended.
 const ROLE_TIME: Duration = Duration::from_secs(3);
 
-/// The thread, and the way to it.
+/// The thread and its channel.
 pub struct Aside {
     thread: JoinHandle<()>,
 }
 
 impl Aside {
-    /// Starts the thread. It ends when `node` [forgets](Node::stop_aside) the way to it.
+    /// Starts the thread. It ends when `node` [drops](Node::stop_aside) the channel to it.
     ///
     /// # Errors
-    /// When the process may have no more threads.
+    /// The process may have no more threads.
     #[allow(clippy::disallowed_methods, reason = "the one thread beside workers")]
     pub fn start(node: &Arc<Node>) -> io::Result<Self> {
         let (jobs, received): (Sender<Job>, _) = channel();
@@ -77,10 +77,10 @@ impl Aside {
     }
 }
 
-/// The jobs that are to be done.
+/// The queued jobs.
 pub(crate) struct Queue {
     jobs: Receiver<Job>,
-    /// Those that came before others that were refused.
+    /// Jobs that were received before others that were refused.
     first: RefCell<VecDeque<Job>>,
 }
 
@@ -92,14 +92,14 @@ impl Queue {
         }
     }
 
-    /// The job that comes next; waits for it.
+    /// Waits for the next job and returns it.
     fn next(&self) -> Option<Job> {
         let first = self.first.borrow_mut().pop_front();
         first.or_else(|| self.jobs.recv().ok())
     }
 
-    /// Answers all that wait with an error, because what is being done takes too long. Transactions go
-    /// on waiting: what they watch can only be forgotten between jobs.
+    /// Answers all waiting jobs with an error, because the present one takes too long. Transactions
+    /// keep waiting: what they watch can be forgotten only between jobs.
     pub(crate) fn refuse(&self, node: &Node, text: &str) {
         while let Ok(job) = self.jobs.try_recv() {
             if job.transaction.is_some() {
@@ -129,16 +129,17 @@ fn work(node: &Arc<Node>, mut engine: Engine, queue: &Queue, log_user: &LogUser)
             && node.workers().get(job.client.worker).is_none()
             && let Some(log) = node.keeping.log_in_use.get()
         {
-            // No worker answers, and hands it to the system before that.
+            // No worker answers this job and writes the log out before that.
             let _told_by_the_log = log.write_out(end);
         }
         log_user.set_idle(true);
         let is_late = log_user.is_late();
         log_user.let_go(engine.store());
         if is_late {
-            // Whoever waits for a key of the job is not to wait for this, too.
+            // Requests that wait for a key of the job must not wait for the following, too.
             node.broadcast(&Message::KeysFree);
-            // Who had the log begun hears of it when all effects go to it; but a script may have no end.
+            // The client that had the log started gets its reply once all effects go to the log;
+            // but a script may never end.
             let scripts = &node.core.shared.scripts.running;
             let is_given_up = || node.is_stopping() || scripts.busy().is_some();
             node.keeping.log_in_use.wait_until_taken_up(&is_given_up);
@@ -153,7 +154,8 @@ fn work(node: &Arc<Node>, mut engine: Engine, queue: &Queue, log_user: &LogUser)
     }
 }
 
-/// What came of a job, for the worker of its client; none where it waits elsewhere, and is answered from there.
+/// Runs a job. Returns the message for its client's worker, or `None` if the job waits elsewhere
+/// and is answered from there.
 fn run(node: &Arc<Node>, engine: &mut Engine, job: &mut Job, queue: &Queue) -> Option<Message> {
     let mut session = Session::new(Arc::clone(&job.client), true);
     (session.database, session.resp) = (job.database, job.resp);
@@ -161,7 +163,7 @@ fn run(node: &Arc<Node>, engine: &mut Engine, job: &mut Job, queue: &Queue) -> O
     session.watches = job.watches.take();
     if job.is_of_server {
         session.is_of_primary = true;
-        // It is about the role that there is then.
+        // The request concerns the role after a pending change.
         let gate = &node.core.shared.gate;
         let is_open = || (!gate.changes_role() || node.is_stopping()).then_some(());
         let _in_time = poll(ROLE_TIME, PAUSE_LOOK, is_open);
@@ -175,7 +177,8 @@ fn run(node: &Arc<Node>, engine: &mut Engine, job: &mut Job, queue: &Queue) -> O
     };
     engine.begin_turn(node.core.clock.monotonic_ns());
     announcer::work_for(job.client.id);
-    // Whose slot is about to be served by another node waits for that; it was let through on the way here.
+    // If another node is about to serve the request's slot, it waits for that. It was admitted on
+    // its way here.
     while engine
         .run(&mut session, &mut port, &job.request, &mut output, share)
         .next

@@ -1,4 +1,4 @@
-//! Whom a request is answered to that was offloaded, and waits elsewhere.
+//! The client of an offloaded request that waits elsewhere for its result.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::job::{Job, in_pieces};
 use crate::link::Message;
 use crate::node::Node;
 
-/// Whom a request that waits is to be answered to.
+/// The client that waits for the reply of an offloaded request.
 #[derive(Clone)]
 pub(crate) struct Asker {
     client: Arc<ClientRecord>,
@@ -27,12 +27,12 @@ impl Asker {
         }
     }
 
-    /// Whether the client counts as one that waits.
+    /// Sets whether the client counts as blocked.
     pub(crate) fn set_blocked(&self, is_blocked: bool) {
         self.client.set_flag(ClientRecord::BLOCKED, is_blocked);
     }
 
-    /// Answers with what `write` writes, or an error.
+    /// Answers with the reply that `write` writes, or with the error that it returns.
     pub(crate) fn answer(
         &self,
         node: &Node,

@@ -1,7 +1,7 @@
-//! Where the lines of the audit log go: a file, or the machine's log (`audit-log-file syslog`).
+//! Destination of the audit log: a file, or the machine's log (`audit-log-file syslog`).
 //!
-//! A thread of its own writes them, so that no worker waits for a disk. What is on the way is bounded;
-//! a line too many is dropped by who has it, and counted.
+//! A thread of its own writes the lines, so that no worker waits for a disk. The queue is bounded;
+//! the thread that has a line too many drops it and counts it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -13,18 +13,18 @@ use engine::observer::AuditSink;
 
 use crate::syslog::{Severity, Syslog, Tag};
 
-/// Lines on the way, at most.
+/// Maximum number of queued lines.
 const LINES_MAX: usize = 4096;
-/// Mode of a new file: names of users and keys are for nobody else.
+/// Mode of a new file: only the owner may read names of users and keys.
 const FILE_MODE: u32 = 0o600;
-/// The word that means the machine's log instead of a file.
+/// The word that selects the machine's log instead of a file.
 const SYSLOG: &str = "syslog";
-/// What its lines begin with.
+/// Prefix of its lines.
 const IDENT: &str = "iolite-audit";
 /// The facility of security messages.
 const SECURITY: u8 = 10;
 
-/// The way to the thread that writes.
+/// The channel to the writer thread.
 #[derive(Debug)]
 pub struct AuditWriter {
     lines: SyncSender<String>,
@@ -39,7 +39,7 @@ impl AuditWriter {
     /// Appends to a file, or sends to the machine's log. The thread ends with the writer.
     ///
     /// # Errors
-    /// When the file cannot be opened, or nobody takes messages.
+    /// The file cannot be opened, or nothing receives messages.
     #[allow(
         clippy::disallowed_methods,
         reason = "one thread that waits for a disk"

@@ -1,4 +1,4 @@
-//! What a person sees who starts the server in a terminal.
+//! Start message for people in a terminal.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _};
@@ -9,8 +9,8 @@ use crate::config::Config;
 use crate::identity;
 use crate::node::Node;
 
-/// Prints where the server listens and with how many workers, to a terminal that also shows the
-/// log, or wherever output goes when `always-show-logo` asks for it.
+/// Prints the addresses of the server and the number of workers to a terminal that also shows the
+/// log, or to any output if `always-show-logo` asks for it.
 #[allow(clippy::print_stdout, reason = "this is for the terminal")]
 pub fn show(node: &Node, config: &Config, endpoints: &[Endpoint]) {
     let is_watched = config.log_file.is_none() && io::stdout().is_terminal();
@@ -22,7 +22,7 @@ pub fn show(node: &Node, config: &Config, endpoints: &[Endpoint]) {
     }
 }
 
-/// The same in words, for the log.
+/// Writes the same in words to the log.
 pub fn log(node: &Node, endpoints: &[Endpoint]) {
     let workers = node.workers().len();
     for endpoint in endpoints {

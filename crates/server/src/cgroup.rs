@@ -1,24 +1,24 @@
-//! What the control groups that this process is in allow it: containers and services have their limits there.
+//! Limits of the control groups (cgroups) of this process, which containers and services use.
 //!
 //! ```text
 //!   /proc/self/cgroup     0::/a/b          version 2     /sys/fs/cgroup/a/b/memory.max
 //!                         4:memory:/a/b    version 1     /sys/fs/cgroup/memory/a/b/memory.limit_in_bytes
 //! ```
 //!
-//! The groups above count, too. A container sees its own group as the uppermost one, and may be told a path that leads from
-//! another place: what is not there limits nothing.
+//! The groups above count, too. A container sees its own group as the root, and may get a path that
+//! starts elsewhere: a path that does not exist has no limit.
 
 use std::fs;
 use std::path::{Component, Path};
 
-/// Which groups a process is in.
+/// File that lists the groups of the process.
 pub const GROUPS: &str = "/proc/self/cgroup";
-/// Where groups are, for all that is known.
+/// Usual mount point of groups.
 pub const MOUNTED: &str = "/sys/fs/cgroup";
 
-/// Most bytes of memory that a process may have which is in the `groups` that a file like [`GROUPS`] lists, with limits as in a
-/// directory like [`MOUNTED`]; none where nothing limits it, or nothing of that can be read. Reads a file for each group
-/// from that of the process up.
+/// Returns the memory limit, in bytes, of a process in the `groups` that a file like [`GROUPS`]
+/// lists, with limits in a directory like [`MOUNTED`]. Returns `None` if there is no limit, or none
+/// that can be read. Reads one file per group, from that of the process up.
 #[must_use]
 pub fn memory_limit_bytes(groups: &Path, mounted: &Path) -> Option<u64> {
     let listed = fs::read_to_string(groups).ok()?;
@@ -36,7 +36,7 @@ pub fn memory_limit_bytes(groups: &Path, mounted: &Path) -> Option<u64> {
     limits.min()
 }
 
-/// The least number in files of a name, in the directory of a group and all above it.
+/// Returns the least number in the files called `name`, in a group's directory and all above it.
 fn limit_along(root: &Path, path: &str, name: &str) -> Option<u64> {
     let path = Path::new(path.trim_start_matches('/'));
     let is_below = |part| matches!(part, Component::Normal(_));
@@ -47,7 +47,7 @@ fn limit_along(root: &Path, path: &str, name: &str) -> Option<u64> {
     };
     let limits = path.ancestors().filter_map(|group| {
         let text = fs::read_to_string(root.join(group).join(name)).ok()?;
-        // `max`, or a number beyond all memory, is none. With 0 nobody would be here to ask.
+        // `max`, or a number beyond all memory, means no limit. With 0 this process could not run.
         text.trim().parse().ok().filter(|bytes| *bytes > 0)
     });
     limits.min()
@@ -59,7 +59,7 @@ mod tests {
 
     use super::*;
 
-    /// The file that lists groups, and where they are mounted, in a directory of the test's own.
+    /// The file that lists groups, and their mount point, in a directory of the test.
     struct Groups(TempDir);
 
     impl Groups {
@@ -109,14 +109,15 @@ mod tests {
             ("memory/other/memory.limit_in_bytes", "1\n"),
         ];
         assert_eq!(limit_of(listed, &limits), Some(256 << 20));
-        // Where both have one, as while a system goes over to the second version.
+        // If both versions have a limit, as while a system migrates to the second version.
         let both = [limits[0], ("a/memory.max", "1048576\n")];
         assert_eq!(limit_of(listed, &both), Some(1 << 20));
         let mounted_with = "4:hugetlb,memory:/a/b:c\n";
         assert_eq!(limit_of(mounted_with, &limits), Some(256 << 20));
     }
 
-    /// As in containers whose group is mounted in place of the uppermost one, and which are told the path that it has outside.
+    /// As in containers whose group is mounted as the root, and which see the path that it has
+    /// outside.
     #[test]
     fn a_path_that_leads_nowhere_ends_at_the_uppermost_group() {
         let limits = [

@@ -1,10 +1,9 @@
-//! From `argv`, the environment, files and standard input to [`Settings`].
+//! Conversion of `argv`, the environment, files and standard input to [`Settings`].
 //!
 //! The command line is Redis': `iolite [file] [--directive value ...] [-]`. Options become lines
-//! below those of the file and of standard input (`-`), so one grammar serves all three. What is
-//! read later wins: defaults, then the environment, then the file, then standard input, then
-//! options. The environment stands below the file so that what CONFIG REWRITE has saved holds
-//! after a restart.
+//! below those of the file and of standard input (`-`), so one grammar serves all three. The last
+//! value read wins, in the order defaults, environment, file, standard input, options. The
+//! environment comes before the file so that values saved by CONFIG REWRITE hold after a restart.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -35,60 +34,60 @@ use order::{Order, Wish};
 pub enum Invocation {
     /// Run the server.
     Serve(Box<Startup>),
-    /// Run a tool that asks a server from outside, with these words.
+    /// Run a tool that works as a client of a server, with these words.
     Tool(tool::Tool, Vec<String>),
-    /// Read these files, and tell what is in them.
+    /// Read these files, and report their contents.
     Check {
-        /// Which.
+        /// The files.
         files: Vec<PathBuf>,
-        /// Whether what is found is told as JSON.
+        /// Whether the report is JSON.
         is_json: bool,
     },
-    /// Look at a running server.
+    /// Examine a running server.
     Doctor {
         /// The server.
         target: Box<tool::endpoint::Endpoint>,
-        /// As JSON.
+        /// Whether the report is JSON.
         is_json: bool,
     },
-    /// Look at the control group of a running server, or change it.
+    /// Show or change the control group of a running server.
     Cluster {
         /// The server.
         target: Box<tool::endpoint::Endpoint>,
-        /// What is asked for.
+        /// The request.
         wish: crate::cluster_tool::Wish,
-        /// As JSON.
+        /// Whether the report is JSON.
         is_json: bool,
     },
-    /// Have a control group whose majority is gone go on with one node.
+    /// Make a control group that lost its majority continue with one node.
     Recover {
         /// The directory of its data.
         dir: PathBuf,
-        /// It is to be done, and not only told what would be lost.
+        /// Whether to do it, instead of only reporting what would be lost.
         is_confirmed: bool,
-        /// As JSON.
+        /// Whether the report is JSON.
         is_json: bool,
     },
-    /// Load a file into the directory of the data.
+    /// Load a file into the data directory.
     Import {
-        /// Where the data is, and how it is kept.
+        /// The settings of the data directory and of persistence.
         startup: Box<Startup>,
         /// The file.
         file: PathBuf,
-        /// As JSON.
+        /// Whether the report is JSON.
         is_json: bool,
     },
-    /// Write the data of the directory into a file.
+    /// Write the data of the data directory into a file.
     Export {
-        /// Where the data is.
+        /// The settings of the data directory.
         startup: Box<Startup>,
         /// The file, or the directory of a log.
         file: PathBuf,
-        /// Which of them.
+        /// The format of the file.
         form: Form,
-        /// The version of its format, if one is wanted.
+        /// The version of the format, if one is requested.
         version: Option<u16>,
-        /// As JSON.
+        /// Whether the report is JSON.
         is_json: bool,
     },
     /// Print `text` on standard output and exit with `code`.
@@ -107,13 +106,14 @@ pub struct Startup {
     pub settings: Settings,
     /// Where they came from.
     pub origin: Origin,
-    /// Up to where the data is loaded.
+    /// Point up to which the data is loaded.
     pub recover_to: Target,
-    /// Lines for the log, once there is one: settings accepted without effect, and the like.
+    /// Lines for the log, once it is open: settings accepted without effect, and the like.
     pub remarks: Vec<String>,
 }
 
-/// The command line, the environment or a file cannot be used: print it on standard error, exit 1.
+/// The command line, the environment or a file cannot be used: the caller prints this on standard
+/// error and exits with 1.
 #[derive(Debug)]
 pub struct StartError(String);
 
@@ -131,8 +131,8 @@ impl From<LoadError> for StartError {
     }
 }
 
-/// Reads the command line `arguments` (the program first), and with it `environment`, files and
-/// `stdin`. Changes nothing outside.
+/// Reads the command line `arguments` (the program first), `environment`, files and `stdin`. Has no
+/// other effects.
 ///
 /// # Errors
 /// [`StartError`], whose text is for standard error.
@@ -163,7 +163,7 @@ pub fn read(
     loader.read_text(&line.gather(stdin)?)?;
     loader.read_options(&line.lines)?;
     if order.as_ref().is_some_and(|order| order.is_json) {
-        // Standard output is for what a program reads.
+        // Standard output is for the output that a program reads.
         loader.read_options(b"loglevel nothing")?;
     }
     let loaded = loader.finish()?;
@@ -187,7 +187,7 @@ pub fn read(
     Ok(invocation(startup, order))
 }
 
-/// What is to be done with a data directory, or a server to be run.
+/// Returns the order for a data directory, or otherwise the server to run.
 fn invocation(startup: Box<Startup>, order: Option<Order>) -> Invocation {
     let Some(order) = order else {
         return Invocation::Serve(startup);
@@ -232,7 +232,7 @@ impl Startup {
     }
 }
 
-/// What was found in files, as JSON.
+/// Returns the result of a check of files, as JSON.
 #[must_use]
 pub fn checked_json(checked: &Checked) -> String {
     let file = |file: &CheckedFile| {
@@ -251,8 +251,9 @@ pub fn checked_json(checked: &Checked) -> String {
     format!("{{\"is_good\":{is_good},\"files\":[{files}]}}")
 }
 
-/// A tool with its words, if one is asked for: as in `iolite bench`, or by a link to the binary that is called
-/// `iolite-bench` or `redis-cli`. A configuration file of the name `bench` is still `./bench`.
+/// Returns a tool with its words, if one is requested: as in `iolite bench`, or by a link to the
+/// binary that is called `iolite-bench` or `redis-cli`. A configuration file called `bench` is
+/// still `./bench`.
 fn tool_words(program: &OsStr, options: &[OsString]) -> Option<(tool::Tool, Vec<String>)> {
     let name = Path::new(program).file_name().and_then(OsStr::to_str);
     let (tool, words) = match name.and_then(tool::Tool::by_link) {
@@ -266,7 +267,7 @@ fn tool_words(program: &OsStr, options: &[OsString]) -> Option<(tool::Tool, Vec<
     Some((tool, texts.collect()))
 }
 
-/// What the first option alone decides.
+/// Handles what the first option alone decides.
 fn special(program: &OsStr, options: &[OsString]) -> Result<Option<Invocation>, StartError> {
     let print = |text: String, code: u8| Ok(Some(Invocation::Print { text, code }));
     match options.first().map(|option| option.as_bytes()) {
@@ -285,13 +286,13 @@ fn special(program: &OsStr, options: &[OsString]) -> Result<Option<Invocation>, 
     }
 }
 
-/// The options, sorted.
+/// The options, by kind.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct CommandLine {
     /// Absolute path of the file.
     file: Option<PathBuf>,
     reads_stdin: bool,
-    /// The file was named by letters alone.
+    /// Whether the file was named by letters alone.
     is_bare_word: bool,
     /// The options as lines of a file.
     lines: Vec<u8>,
@@ -310,7 +311,7 @@ impl CommandLine {
             line.file = Some(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
             rest = others;
         }
-        // A value that starts with `--` is one as long as the option before it has none.
+        // While the option before it has no value, an argument that starts with `--` is its value.
         let mut may_be_option = true;
         for (at, option) in rest.iter().enumerate() {
             let option = option.as_bytes();
@@ -330,8 +331,8 @@ impl CommandLine {
         line
     }
 
-    /// Starts the line of `option`. `true` when its value is complete already: written in the same
-    /// argument, or a `--save` without any, which means no save points.
+    /// Starts the line of `option`. Returns `true` if its value is already complete: in the same
+    /// argument, or a `--save` without a value, which means no save points.
     fn push_name(&mut self, option: &[u8], name: &[u8], next: Option<&[u8]>) -> bool {
         if !self.lines.is_empty() {
             self.lines.push(b'\n');
@@ -353,12 +354,12 @@ impl CommandLine {
         false
     }
 
-    /// Whether what stands where a configuration file may is no file, and does not look like one.
+    /// Whether the word in place of a configuration file is no file, and does not look like one.
     fn is_unknown_word(&self) -> bool {
         self.is_bare_word && self.file.as_ref().is_some_and(|path| !path.exists())
     }
 
-    /// The lines of the file and of standard input, in this order.
+    /// Returns the lines of the file and of standard input, in this order.
     fn gather(&self, stdin: &mut dyn Read) -> Result<Vec<u8>, StartError> {
         let mut text = match &self.file {
             Some(path) if self.is_unknown_word() => {

@@ -1,4 +1,4 @@
-//! Client-side caching: which clients are to be told of changes of which keys.
+//! Client-side caching: which clients are notified of changes of which keys.
 //!
 //! ```text
 //!   a tracked read ──► table: key ─► followers ◄── the key was changed (`store::Listener`)
@@ -6,11 +6,12 @@
 //!   any change (`store::EventSink`) ──► prefixes ─► keys of this turn ──► one message a prefix
 //! ```
 //!
-//! An entry serves once: who was told of a change has to read again to hear of the next. The table has
-//! limits in keys and in bytes; what is dropped because of them is told as if it had been changed.
+//! An entry serves once: after a notification, the client must read the key again to be notified
+//! again. The table has limits in keys and in bytes. Entries that are dropped because of them cause
+//! invalidations, as changes do.
 //!
-//! The locks here are leaves, taken in the order in which they stand in [`ClientCache`] and before those of
-//! a [`Follower`].
+//! The locks here are leaves. They are taken in the order of the fields of [`ClientCache`], and
+//! before those of a [`Follower`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -23,28 +24,28 @@ use store::{ChangeKind, DatabaseId, Handle, Interest, Key, KeyChange, Listener};
 use crate::link::WorkerLink;
 use crate::mail::{Address, Letter};
 
-/// The table has so many parts, each with a lock.
+/// Number of parts of the table, each with a lock.
 const PARTS: usize = 16;
 
-/// So many bytes the table takes at most, whatever `tracking-table-max-keys` says.
+/// Maximum size of the table in bytes, whatever `tracking-table-max-keys` says.
 const TABLE_BYTES_MAX: usize = 256 << 20;
 
-/// So many keys are dropped in one step where a limit was lowered.
+/// Maximum number of keys that are dropped in one step after a limit was lowered.
 const DROPPED_MAX: usize = 2048;
 
-/// What a key takes beside its name, about, in the table and among the listeners of the store.
+/// Approximate memory of a key besides its name, in the table and among the observers of the store.
 const KEY_BYTES: usize = 192;
-/// What a follower of a key takes, about, in the table and in its own list.
+/// Approximate memory of a key's follower, in the table and in its own list.
 const ITEM_BYTES: usize = 96;
 
-/// Where RESP2 clients are told, subscribed on another connection.
+/// Channel of invalidations for RESP2 clients, which subscribe on another connection.
 const CHANNEL: &[u8] = b"__redis__:invalidate";
 
-/// Followers of a key, each with the database it read the key in.
+/// Followers of a key, each with the database in which it read the key.
 type Followers = Vec<(DatabaseId, Arc<Follower>)>;
 type Part = HashMap<Arc<[u8]>, Followers>;
 
-/// See the module.
+/// See the module documentation.
 #[derive(Default)]
 pub struct ClientCache {
     workers: OnceLock<Arc<[WorkerLink]>>,
@@ -54,23 +55,23 @@ pub struct ClientCache {
     parts: [Mutex<Part>; PARTS],
     broadcast: Mutex<Broadcast>,
     keys_max: AtomicU64,
-    /// The limit was set, and the keys above it are not dropped yet.
+    /// Whether a new limit was set and the keys above it are not dropped yet.
     is_limit_new: AtomicBool,
     /// Held while keys are dropped because of a new limit.
     dropping: Mutex<()>,
-    /// Entries of the table.
+    /// Number of entries of the table.
     keys: AtomicUsize,
-    /// Followers in all of them.
+    /// Number of followers in all of them.
     items: AtomicUsize,
     bytes: AtomicUsize,
     prefixes: AtomicUsize,
-    /// Changes that are not told yet.
+    /// Number of changes that are not sent yet.
     changes: AtomicUsize,
-    /// The part that is dropped from next.
+    /// The next part to drop from.
     victim: AtomicUsize,
 }
 
-/// Prefixes, and the keys with each that were changed since it was told last.
+/// Tracked prefixes, each with the keys that changed since its last message.
 #[derive(Default)]
 struct Broadcast {
     by_prefix: BTreeMap<Box<[u8]>, Prefix>,
@@ -79,23 +80,23 @@ struct Broadcast {
 #[derive(Default)]
 struct Prefix {
     followers: BTreeMap<u64, Arc<Follower>>,
-    /// Who changed it last.
+    /// Changed keys, and the client that last changed each.
     changed: BTreeMap<Box<[u8]>, u64>,
 }
 
-/// What is told.
+/// Content of an invalidation.
 enum News<'a> {
     Keys(&'a [&'a [u8]]),
     Everything,
 }
 
 impl ClientCache {
-    /// Says how workers are reached; once.
+    /// Sets the links to the workers; called once.
     pub fn set_workers(&self, workers: Arc<[WorkerLink]>) {
         let _already_set = self.workers.set(workers);
     }
 
-    /// `tracking-table-max-keys`; 0 for no limit.
+    /// Sets `tracking-table-max-keys`; 0 means no limit.
     pub fn set_keys_max(&self, keys_max: u64) {
         let before = self.keys_max.swap(keys_max, Ordering::Relaxed);
         if before != keys_max {
@@ -103,12 +104,12 @@ impl ClientCache {
         }
     }
 
-    /// Drops the keys above a limit that CONFIG SET has set, before the reply of CONFIG SET leaves: a client
-    /// that hears of the new limit finds the invalidations sent. One bounded step; the upkeep drops
-    /// the rest.
+    /// Drops the keys above a limit that CONFIG SET has set, before the reply of CONFIG SET leaves:
+    /// once a client knows of the new limit, the invalidations are sent. One bounded step; the
+    /// upkeep drops the rest.
     ///
-    /// Every worker calls this at the end of its turn. The mark is cleared with `dropping` held, after
-    /// the invalidations are sent, so a worker that finds it cleared has nothing to wait for.
+    /// Every worker calls this at the end of its turn. The mark is cleared with `dropping` held,
+    /// after the invalidations are sent. So a worker that finds it cleared has nothing to wait for.
     #[cold]
     pub fn enforce_new_limit(&self, store: &mut Handle, listener: &Arc<dyn Listener>) {
         let _turn = lock(&self.dropping);
@@ -118,39 +119,39 @@ impl ClientCache {
         }
     }
 
-    /// Whether [`ClientCache::enforce_new_limit`] has anything to do.
+    /// Whether [`ClientCache::enforce_new_limit`] has work to do.
     #[inline]
     #[must_use]
     pub fn has_new_limit(&self) -> bool {
         self.is_limit_new.load(Ordering::Acquire)
     }
 
-    /// How many clients track.
+    /// Returns the number of clients that track.
     #[must_use]
     pub fn clients_count(&self) -> usize {
         lock(&self.everybody).len()
     }
 
-    /// Keys, followers of these, and prefixes that are tracked.
+    /// Returns the numbers of tracked keys, of their followers, and of tracked prefixes.
     #[must_use]
     pub fn counts(&self) -> [usize; 3] {
         [&self.keys, &self.items, &self.prefixes].map(|count| count.load(Ordering::Relaxed))
     }
 
-    /// Bytes that the table takes, about.
+    /// Returns the approximate size of the table in bytes.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether any change has to be [told](Self::note).
+    /// Whether changes have to be [noted](Self::note).
     #[inline]
     #[must_use]
     pub fn has_prefixes(&self) -> bool {
         self.prefixes.load(Ordering::Relaxed) > 0
     }
 
-    /// Takes a client in, or what it asks for now.
+    /// Adds a client, or updates what it tracks.
     pub fn follow(&self, follower: &Arc<Follower>) {
         let id = follower.client.id;
         lock(&self.everybody).insert(id, Arc::clone(follower));
@@ -164,7 +165,7 @@ impl ClientCache {
         self.prefixes.store(count, Ordering::Relaxed);
     }
 
-    /// Lets a client go, with all that it tracks.
+    /// Removes a client and all that it tracks.
     pub fn unfollow(&self, store: &mut Handle, listener: &Arc<dyn Listener>, gone: &Follower) {
         let id = gone.client.id;
         lock(&self.everybody).remove(&id);
@@ -192,7 +193,7 @@ impl ClientCache {
         }
     }
 
-    /// Notes that a client reads keys.
+    /// Records that a client reads keys.
     pub fn track(
         &self,
         store: &mut Handle,
@@ -207,7 +208,7 @@ impl ClientCache {
         while self.is_over_its_limit() && self.drop_one(store, listener) {}
     }
 
-    /// One bounded step towards limits that were lowered.
+    /// Takes one bounded step towards limits that were lowered.
     pub fn keep_limits(&self, store: &mut Handle, listener: &Arc<dyn Listener>) {
         for _ in 0..DROPPED_MAX {
             if !self.is_over_its_limit() || !self.drop_one(store, listener) {
@@ -244,8 +245,8 @@ impl ClientCache {
         }
     }
 
-    /// Takes those followers of a key out that are `wanted`; also whether nobody follows it in the
-    /// database any more.
+    /// Removes and returns the `wanted` followers of a key. Also returns whether the key has no
+    /// more followers in the database.
     fn take(
         &self,
         name: &[u8],
@@ -277,7 +278,7 @@ impl ClientCache {
         (taken, is_silent)
     }
 
-    /// Drops some key, as if it had been changed; whether there was one.
+    /// Drops any one key, as if it had been changed. Returns whether there was one.
     fn drop_one(&self, store: &mut Handle, listener: &Arc<dyn Listener>) -> bool {
         for _ in 0..PARTS {
             let number = self.victim.fetch_add(1, Ordering::Relaxed) % PARTS;
@@ -295,7 +296,8 @@ impl ClientCache {
         false
     }
 
-    /// Notes a change for those who track prefixes; they are told by [`ClientCache::tell_changes`].
+    /// Records a change for clients that track prefixes. [`ClientCache::tell_changes`] notifies
+    /// them.
     #[cold]
     pub fn note(&self, key: &[u8], author: u64) {
         let mut broadcast = lock(&self.broadcast);
@@ -307,7 +309,7 @@ impl ClientCache {
         }
     }
 
-    /// Tells those who track prefixes what was changed since this was last called.
+    /// Notifies clients that track prefixes of the changes since the last call.
     #[inline]
     pub fn tell_changes(&self) {
         if self.changes.load(Ordering::Relaxed) > 0 {
@@ -336,7 +338,7 @@ impl ClientCache {
         }
     }
 
-    /// Tells all that all keys, or those of a database, are gone, and forgets what is tracked.
+    /// Notifies all clients that all keys, or those of a database, are gone, and clears the table.
     pub fn tell_flush(&self, store: &mut Handle, listener: &Arc<dyn Listener>) {
         for part in &self.parts {
             let names: Vec<Arc<[u8]>> = lock(part).keys().cloned().collect();
@@ -354,7 +356,7 @@ impl ClientCache {
         }
     }
 
-    /// Sends news to whoever a client has named.
+    /// Sends an invalidation to a follower, or to the client that it redirects to.
     fn tell(&self, follower: &Follower, news: &News<'_>) {
         let redirect = follower.options().redirect.clone();
         let client = &follower.client;
@@ -404,7 +406,7 @@ impl Listener for ClientCache {
             let options = follower.options();
             let is_own = options.skips_own && follower.client.id == change.author;
             let is_by_client = matches!(change.kind, ChangeKind::Written | ChangeKind::Removed);
-            // Who broadcasts meanwhile hears of it that way.
+            // A client that has switched to broadcast mode is notified that way.
             let is_left_out = is_own && is_by_client || options.mode == TrackingMode::Broadcast;
             drop(options);
             if !is_left_out {
@@ -416,7 +418,7 @@ impl Listener for ClientCache {
 }
 
 impl News<'_> {
-    /// As those are told who speak RESP3.
+    /// Makes the push for clients that speak RESP3.
     fn push(&self) -> Push {
         Push::new(|reply| {
             reply.push(2);
@@ -431,7 +433,7 @@ impl News<'_> {
         })
     }
 
-    /// As those are told who are subscribed in RESP2.
+    /// Makes the message for subscribed clients that speak RESP2.
     fn message(&self) -> Push {
         Push::new(|reply| {
             reply.push(3);
@@ -448,7 +450,7 @@ impl News<'_> {
     }
 }
 
-/// What a client is told whose news nobody hears any more.
+/// Makes the push for a client whose redirection target is gone.
 fn broken(redirect: u64) -> Push {
     Push::new(|reply| {
         reply.push(2);

@@ -1,4 +1,4 @@
-//! All clients together hold no more than a limit: those that hold most go.
+//! Limit of the memory of all clients together: the clients that hold most are closed.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use crate::limits::held_by;
 use crate::node::Node;
 
 impl Node {
-    /// Closes the clients that hold most until the rest is within the limit. Clients that asked not to
-    /// be evicted are spared. Gives the number of clients that have to go.
+    /// Closes the clients that hold most until the rest is within the limit. Spares clients that
+    /// asked not to be evicted. Returns the number of closed clients.
     pub fn enforce_client_memory(&self, bytes_max: u64) -> usize {
         if self.clients_held_bytes() <= bytes_max {
             return 0;
         }
         let mut clients = self.sessions.clients.matching(&ClientFilter::default(), 0);
-        // Who is on the way out already frees what it holds without our help.
+        // A client that is closing already frees its memory anyway.
         clients.retain(|client| {
             !client.has_flag(ClientRecord::KILLED) && !client.has_flag(ClientRecord::EVICTED)
         });
-        // Other workers change the figures meanwhile; order and sum need one reading of each.
+        // Other workers change the figures meanwhile, so each is read once, for both order and sum.
         let mut clients: Vec<_> = clients
             .into_iter()
             .map(|client| (held_by(&client), client))

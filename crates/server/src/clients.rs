@@ -1,8 +1,8 @@
-//! The clients of a server: who is connected, and how other threads reach them.
+//! The connected clients of a server, and the way for other threads to reach them.
 //!
-//! A client belongs to the worker that reads its socket. Other threads see its
-//! [`ClientRecord`] and ask its worker, by a message, to do anything to it; a client is named by an
-//! id that is never used again, so that a message that comes late hits nobody.
+//! A client belongs to the worker that reads its socket. Other threads see its [`ClientRecord`],
+//! and send a message to its worker to act on it. A client is named by an id that is never used
+//! again, so that a late message affects no other client.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -17,29 +17,29 @@ use crate::limits;
 pub struct Clients {
     by_id: Mutex<BTreeMap<u64, Arc<ClientRecord>>>,
     last_id: AtomicU64,
-    /// Connections that were let in and are not gone, those that no worker took over yet included.
+    /// Number of open admitted connections, including those that no worker has taken over yet.
     count: AtomicUsize,
 }
 
 impl Clients {
-    /// An id that no client had before.
+    /// Returns an id that no client had before.
     pub fn next_id(&self) -> u64 {
         self.last_id.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// How many are connected.
+    /// Returns the number of connected clients.
     #[must_use]
     pub fn len(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Whether nobody is connected.
+    /// Whether no client is connected.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Counts a newcomer in, unless `clients_max` are there already.
+    /// Counts a new connection, unless there are `clients_max` already.
     pub fn admit(&self, clients_max: u32) -> bool {
         let clients_max = usize::try_from(clients_max).unwrap_or(usize::MAX);
         let grown = |count: usize| (count < clients_max).then_some(count + 1);
@@ -48,12 +48,12 @@ impl Clients {
             .is_ok()
     }
 
-    /// Takes in a client that was admitted.
+    /// Adds an admitted client.
     pub fn add(&self, client: Arc<ClientRecord>) {
         self.lock().insert(client.id, client);
     }
 
-    /// Lets a client go; a no-op when it went before.
+    /// Removes a client; does nothing if it is gone already.
     pub fn remove(&self, id: u64) {
         if let Some(client) = self.lock().remove(&id) {
             client.set_flag(ClientRecord::GONE, true);
@@ -61,38 +61,39 @@ impl Clients {
         }
     }
 
-    /// Counts one out that was admitted and not taken in.
+    /// Uncounts a connection that was admitted and not added.
     pub fn leave(&self) {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Shows one that no worker serves: the primary, or a replica whose link has a thread of its own.
+    /// Adds a client without a worker: the primary, or a replica whose link has a thread of its
+    /// own.
     pub fn add_foreign(&self, client: Arc<ClientRecord>) {
         client.set_flag(ClientRecord::GONE, false);
         self.lock().insert(client.id, client);
     }
 
-    /// Shows it no more.
+    /// Removes such a client.
     pub fn leave_foreign(&self, id: u64) {
         if let Some(client) = self.lock().remove(&id) {
             client.set_flag(ClientRecord::GONE, true);
         }
     }
 
-    /// All that are shown, oldest first.
+    /// Returns all clients, oldest first.
     #[must_use]
     pub fn all(&self) -> Vec<Arc<ClientRecord>> {
         self.lock().values().cloned().collect()
     }
 
-    /// The client with this id.
+    /// Returns the client with this id.
     #[must_use]
     pub fn find(&self, id: u64) -> Option<Arc<ClientRecord>> {
         self.lock().get(&id).cloned()
     }
 
-    /// How many are connected and stay so: those that were told to go count no longer, though their workers
-    /// may not have come to it.
+    /// Returns the number of connected clients without those that are being closed, even if their
+    /// workers have not done so yet.
     #[must_use]
     pub fn staying(&self) -> usize {
         let clients = self.lock();
@@ -102,7 +103,8 @@ impl Clients {
         self.len().saturating_sub(going)
     }
 
-    /// The clients that the filter lets through, oldest first, without those that were told to go.
+    /// Returns the clients that match the filter, oldest first, without those that are being
+    /// closed.
     #[must_use]
     pub fn matching(&self, filter: &ClientFilter, now_unix_ms: u64) -> Vec<Arc<ClientRecord>> {
         self.lock()
@@ -113,7 +115,7 @@ impl Clients {
             .collect()
     }
 
-    /// The largest query buffer and the largest output of a client, in bytes.
+    /// Returns the largest query buffer and the largest output of a client, in bytes.
     #[must_use]
     pub fn buffer_bytes_max(&self) -> (u64, u64) {
         self.lock()
@@ -126,7 +128,7 @@ impl Clients {
             })
     }
 
-    /// Clients that are subscribed to something.
+    /// Returns the number of clients with subscriptions.
     #[must_use]
     pub fn subscribed(&self) -> usize {
         self.lock()
@@ -135,7 +137,7 @@ impl Clients {
             .count()
     }
 
-    /// Clients of which a request waits.
+    /// Returns the number of blocked clients.
     #[must_use]
     pub fn blocked(&self) -> usize {
         self.lock()
@@ -144,7 +146,7 @@ impl Clients {
             .count()
     }
 
-    /// Clients that watch keys, and how many all of them watch.
+    /// Returns the number of clients that watch keys, and of keys that they watch.
     #[must_use]
     pub fn watching(&self) -> (usize, u64) {
         let watched = |client: &Arc<ClientRecord>| client.watched.load(Ordering::Relaxed);
@@ -160,7 +162,7 @@ impl Clients {
     }
 }
 
-/// Whether no worker serves it.
+/// Whether the client has no worker.
 fn is_foreign(client: &ClientRecord) -> bool {
     client.has_flag(ClientRecord::REPLICA | ClientRecord::PRIMARY)
 }
@@ -200,7 +202,7 @@ fn holds(client: &ClientRecord, condition: &ClientCondition, now_unix_ms: u64) -
         ClientCondition::LibraryName(name) => *name == client.names().lib_name,
         ClientCondition::LibraryVersion(version) => *version == client.names().lib_version,
         ClientCondition::Database(database) => client.database.load(Ordering::Relaxed) == *database,
-        // As CLIENT LIST abbreviates it.
+        // CLIENT LIST's abbreviation.
         ClientCondition::Capability(letters) => {
             letters == "r" && client.has_flag(ClientRecord::REDIRECTS)
         }
@@ -219,8 +221,8 @@ fn kind_of(client: &ClientRecord) -> ClientKind {
     }
 }
 
-/// One line of CLIENT LIST, without its line end: the fields of Valkey 8 in its order, and what it does not
-/// have behind the library.
+/// Returns one line of CLIENT LIST without its line end: the fields of Valkey 8 in its order, and
+/// our additional ones after the library's.
 #[must_use]
 pub fn describe(table: &Table, client: &ClientRecord, now_unix_ms: u64) -> String {
     let names = client.names();
@@ -268,7 +270,7 @@ pub fn describe(table: &Table, client: &ClientRecord, now_unix_ms: u64) -> Strin
     )
 }
 
-/// Letters for what is special about a client, in Redis' order.
+/// Returns the letters for special properties of a client, in Redis' order.
 fn flags(client: &ClientRecord) -> String {
     let letters: String = [
         (client.has_flag(ClientRecord::REPLICA), 'S'),

@@ -1,7 +1,7 @@
-//! What the server counts, beyond what the store and the engines count.
+//! Counters of the server, in addition to those of the store and the engines.
 //!
 //! Every worker writes cells of its own and readers sum them, so counting never moves a cache line
-//! between cores. Cells are never set back: CONFIG RESETSTAT keeps the sums of that moment, to be
+//! between cores. Cells are never reset: CONFIG RESETSTAT keeps the sums of that moment, which are
 //! subtracted from then on ([`Sums::since`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,13 +12,13 @@ use std::sync::{Mutex, PoisonError};
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds without a locked instruction: right only for the cell's one writer.
+    /// Adds without a locked instruction. Only the cell's single writer may call this.
     #[inline]
     pub fn add(&self, amount: u64) {
         self.set(self.get().wrapping_add(amount));
     }
 
-    /// The number.
+    /// Returns the number.
     #[inline]
     #[must_use]
     pub fn get(&self) -> u64 {
@@ -40,25 +40,25 @@ pub enum Count {
     InputBytes,
     /// Bytes sent.
     OutputBytes,
-    /// Receives from sockets that gave something.
+    /// Receives from sockets that returned data.
     Reads,
-    /// Sends to sockets that took something.
+    /// Sends to sockets that took data.
     Writes,
-    /// Those of these receives and sends that were not the first worker's.
+    /// Receives that workers other than the first did.
     ReadsBeside,
-    /// See there.
+    /// Sends that workers other than the first did.
     WritesBeside,
     /// Turns of the loop.
     Turns,
-    /// Nanoseconds of these, waiting left out.
+    /// Nanoseconds of these turns, without waiting.
     BusyNs,
-    /// Nanoseconds of them that went into upkeep.
+    /// Nanoseconds of them spent on upkeep.
     UpkeepNs,
-    /// Nanoseconds of the store's housekeeping when something was due to expire.
+    /// Nanoseconds of the store's housekeeping when keys were due to expire.
     ExpireNs,
-    /// Connections taken in.
+    /// Connections accepted.
     Connections,
-    /// Connections turned away.
+    /// Connections refused.
     Rejections,
     /// Clients closed because of their query buffer.
     QueryLimitCloses,
@@ -75,21 +75,21 @@ const COUNTS: usize = Count::EvictedClients as usize + 1;
 #[repr(align(128))]
 pub struct WorkerCounters {
     cells: [Counter; COUNTS],
-    /// Bytes that the buffers of its clients hold now.
+    /// Bytes in the buffers of its clients now.
     pub client_bytes: Counter,
-    /// Clients that wait for keys, and not for ever.
+    /// Number of clients that wait for keys with a timeout.
     pub timeouts: Counter,
     /// Nanoseconds of the longest turn since CONFIG RESETSTAT.
     pub busy_ns_max: Counter,
-    /// Nanoseconds of its thread's processor time in the turn that took most of it since CONFIG RESETSTAT,
-    /// of those in which it was measured.
+    /// Maximum processor time of its thread in a measured turn since CONFIG RESETSTAT, in
+    /// nanoseconds.
     pub cpu_ns_max: Counter,
-    /// Most requests of one turn since CONFIG RESETSTAT.
+    /// Maximum number of requests of one turn since CONFIG RESETSTAT.
     pub requests_max: Counter,
 }
 
 impl WorkerCounters {
-    /// The cell of one count; written by its worker only.
+    /// Returns the cell of one count. Only its worker writes it.
     #[inline]
     #[must_use]
     pub fn cell(&self, count: Count) -> &Counter {
@@ -102,7 +102,7 @@ impl WorkerCounters {
         self.cell(count).add(1);
     }
 
-    /// Counts a turn that took so long and ran so many requests.
+    /// Counts a turn with its duration and number of requests.
     #[inline]
     pub fn count_turn(&self, busy_ns: u64, requests: u64) {
         self.bump(Count::Turns);
@@ -115,14 +115,14 @@ impl WorkerCounters {
         }
     }
 
-    /// Notes what a turn took of its thread's processor time.
+    /// Records the processor time of a turn.
     pub fn note_turn_cpu(&self, cpu_ns: u64) {
         if cpu_ns > self.cpu_ns_max.get() {
             self.cpu_ns_max.set(cpu_ns);
         }
     }
 
-    /// Forgets what was the most: the one thing that other threads write here, too.
+    /// Resets the maxima. Only these cells are written by other threads, too.
     pub fn forget_most(&self) {
         self.busy_ns_max.set(0);
         self.cpu_ns_max.set(0);
@@ -142,7 +142,7 @@ impl Sums {
         }
     }
 
-    /// What was counted since `earlier`.
+    /// Returns what was counted since `earlier`.
     #[must_use]
     pub fn since(mut self, earlier: &Self) -> Self {
         for (now, then) in self.0.iter_mut().zip(earlier.0) {
@@ -151,33 +151,33 @@ impl Sums {
         self
     }
 
-    /// One of the sums.
+    /// Returns one of the sums.
     #[must_use]
     pub fn of(&self, count: Count) -> u64 {
         self.0[count as usize]
     }
 }
 
-/// Rates of the last moments, as INFO's `instantaneous_*` fields show them.
+/// Recent rates, as INFO's `instantaneous_*` fields show them.
 #[derive(Debug, Default)]
 pub struct Rates {
     state: Mutex<RateState>,
-    /// While records are moved together.
+    /// Times in which records were compacted.
     pub moving: Span,
-    /// While more memory is held than the limit allows.
+    /// Times in which the used memory was above the limit.
     pub over_limit: Span,
 }
 
-/// For how long something was so, looked at now and then.
+/// Duration of a condition that is checked regularly.
 #[derive(Debug, Default)]
 pub struct Span {
-    /// When it began, in milliseconds of uptime and one more; 0 when it is not so.
+    /// Begin in milliseconds of uptime plus one; 0 while the condition does not hold.
     began: AtomicU64,
     past_ms: AtomicU64,
 }
 
 impl Span {
-    /// Says whether it is so now. For one thread.
+    /// Records whether the condition holds now. Called by one thread only.
     pub fn note(&self, now_ms: u64, is_so: bool) {
         let began = self.began.load(Ordering::Relaxed);
         if is_so && began == 0 {
@@ -189,7 +189,7 @@ impl Span {
         }
     }
 
-    /// For how long it has been so by now, in milliseconds; 0 when it is not so.
+    /// Returns how long the condition has held by now, in milliseconds; 0 if it does not hold.
     pub fn current_ms(&self, now_ms: u64) -> u64 {
         match self.began.load(Ordering::Relaxed) {
             0 => 0,
@@ -197,7 +197,7 @@ impl Span {
         }
     }
 
-    /// For how long it was so, all in all.
+    /// Returns how long the condition held in total, in milliseconds.
     pub fn total_ms(&self, now_ms: u64) -> u64 {
         self.past_ms.load(Ordering::Relaxed) + self.current_ms(now_ms)
     }
@@ -216,14 +216,15 @@ struct RateState {
     next: usize,
 }
 
-/// How many rates there are.
+/// Number of rates.
 const RATES: usize = 5;
-/// What rates are taken of: requests, input bytes, output bytes, turns, nanoseconds of turns.
+/// The sums that rates are computed from: requests, input bytes, output bytes, turns, nanoseconds
+/// of turns.
 pub type RateSums = [u64; RATES];
 
-/// Samples that a rate is the mean of.
+/// Number of samples that a rate is the mean of.
 const RATE_SAMPLES: usize = 16;
-/// Least time between two samples.
+/// Minimum time between two samples.
 const RATE_INTERVAL_MS: u64 = 100;
 
 impl Rates {
@@ -247,7 +248,7 @@ impl Rates {
         state.last = sums;
     }
 
-    /// Means per second, in the order of [`RateSums`].
+    /// Returns means per second, in the order of [`RateSums`].
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "sixteen samples")]
     pub fn per_second(&self) -> [f64; RATES] {
@@ -261,7 +262,7 @@ impl Rates {
         means
     }
 
-    /// Forgets the samples.
+    /// Drops the samples.
     pub fn reset(&self) {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = RateState::default();
         self.moving.reset();

@@ -1,4 +1,4 @@
-//! Life as a service: leaving the terminal, the pid file, and telling a supervisor.
+//! Operation as a service: leaving the terminal, the pid file, and messages to a supervisor.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -13,17 +13,17 @@ use base::process;
 use crate::config::{Supervised, system_reason};
 use crate::log::Log;
 
-/// Where systemd listens.
+/// Variable with the address of systemd's socket.
 const SYSTEMD_VARIABLE: &str = "NOTIFY_SOCKET";
-/// Upstart's name for the job.
+/// Variable with Upstart's name for the job.
 const UPSTART_VARIABLE: &str = "UPSTART_JOB";
-/// Said when systemd listens.
+/// Log line if systemd is the supervisor.
 const SYSTEMD_FOUND: &str = "Supervised by systemd. Please make sure you set appropriate values \
                              for TimeoutStartSec and TimeoutStopSec in your service unit.";
 
-/// Leaves the terminal: the calling process ends, its child goes on in a session of its own with
-/// standard input, output and error closed off. To be called before any thread is started, and not
-/// when a [`Supervisor`] waits for this process.
+/// Leaves the terminal: the calling process ends, and its child continues in a session of its own,
+/// with standard input, output and error redirected to nothing. Must be called before any thread
+/// starts, and not if a [`Supervisor`] waits for this process.
 ///
 /// # Errors
 /// The system refused, or there are other threads.
@@ -45,7 +45,7 @@ impl PidFile {
     pub fn write(path: &Path) -> io::Result<Self> {
         std::fs::write(path, format!("{}\n", std::process::id()))?;
         Ok(Self {
-            // The working directory may be another when the file is removed.
+            // The working directory may have changed when the file is removed.
             path: std::path::absolute(path)?,
         })
     }
@@ -57,18 +57,18 @@ impl Drop for PidFile {
     }
 }
 
-/// Whoever started the server and waits to hear from it.
+/// The process manager that started the server and waits for its messages.
 #[derive(Debug)]
 pub struct Supervisor {
     kind: SupervisorKind,
     remark: Option<Remark>,
-    /// When it was told of the loading last, and how many bytes were loaded then.
+    /// Time of the last report of the loading, and the bytes loaded by then.
     loading: Mutex<Option<(u64, u64)>>,
 }
 
-/// The supervisor is told so often how far the loading is …
+/// Interval of reports of the loading to the supervisor …
 const LOADING_EVERY_MS: u64 = 1000;
-/// … and asked to wait so much longer whenever it went on.
+/// … and extension of its timeout at each report with progress.
 const LOADING_GRANTED_US: u64 = 60_000_000;
 
 #[derive(Debug)]
@@ -78,7 +78,7 @@ enum SupervisorKind {
     Systemd(UnixDatagram),
 }
 
-/// What there is to say about who was found.
+/// Log line about the supervisor.
 #[derive(Debug)]
 enum Remark {
     Found(&'static str),
@@ -86,7 +86,7 @@ enum Remark {
 }
 
 impl Supervisor {
-    /// The supervisor that `supervised` allows and the environment shows.
+    /// Returns the supervisor that `supervised` permits and the environment shows.
     pub fn find(supervised: Supervised) -> Self {
         choose(
             supervised,
@@ -95,7 +95,7 @@ impl Supervisor {
         )
     }
 
-    /// Logs who was found, or who was asked for and is not there.
+    /// Logs the supervisor that was found, or that one was requested and not found.
     pub fn introduce(&self, log: &Log) {
         match &self.remark {
             Some(Remark::Found(text)) => log.notice(format_args!("{text}")),
@@ -104,12 +104,12 @@ impl Supervisor {
         }
     }
 
-    /// Whether there is one; then `daemonize` is ignored.
+    /// Whether there is a supervisor; then `daemonize` is ignored.
     pub fn is_there(&self) -> bool {
         !matches!(self.kind, SupervisorKind::Nobody)
     }
 
-    /// Name for INFO's `process_supervised`.
+    /// Returns the name for INFO's `process_supervised`.
     pub fn name(&self) -> &'static str {
         match self.kind {
             SupervisorKind::Nobody => "no",
@@ -118,7 +118,7 @@ impl Supervisor {
         }
     }
 
-    /// The server listens and is loaded.
+    /// Reports that the server listens and has loaded its data.
     pub fn ready(&self) {
         match self.kind {
             SupervisorKind::Upstart => {
@@ -128,8 +128,8 @@ impl Supervisor {
         }
     }
 
-    /// So many bytes of what is kept are loaded, which is a part of all of it. Once a second is told; and to wait
-    /// on, as long as it goes on.
+    /// Reports the progress of the loading, once a second, and extends the supervisor's timeout
+    /// while there is progress.
     pub fn loading(&self, now_ms: u64, bytes: u64, percent: f64) {
         if !matches!(self.kind, SupervisorKind::Systemd(_)) {
             return;
@@ -153,12 +153,12 @@ impl Supervisor {
         self.tell(&message);
     }
 
-    /// The server shuts down.
+    /// Reports that the server shuts down.
     pub fn stopping(&self) {
         self.tell("STOPPING=1\n");
     }
 
-    /// One line on what the server does.
+    /// Reports one line about the server's state.
     pub fn status(&self, status: &str) {
         let status = status.lines().next().unwrap_or_default();
         self.tell(&format!("STATUS={status}\n"));
@@ -217,7 +217,7 @@ fn choose(
     })
 }
 
-/// A socket that sends to `address`: a path, or an abstract name behind an `@`.
+/// Returns a socket that sends to `address`: a path, or an abstract name after an `@`.
 fn connect(address: &OsStr) -> io::Result<UnixDatagram> {
     let address = match address.as_bytes().strip_prefix(b"@") {
         Some(name) => SocketAddr::from_abstract_name(name)?,

@@ -1,4 +1,4 @@
-//! The thread that moves pieces of collections together, where the allocator has them apart.
+//! The thread that compacts parts of collections if they lie sparsely in the allocator's pages.
 //!
 //! ```text
 //!   a second's rest ── little idle in pages that hold small pieces ──► rests on
@@ -6,15 +6,17 @@
 //!                   ── a round gained little ──► rests until more is idle, or for a minute
 //! ```
 //!
-//! When nine keys of ten are deleted, what is left of the others keeps almost every page of the allocator: a piece or
-//! two in each. Records move together by themselves (the store's mover, in ticks of workers), since they lie in the
-//! store's own memory; what collections have besides lies in the allocator's, which is asked of each piece whether it
-//! lies sparsely. A thread does it and not the workers, since a thread that moves must not be given the place back that
-//! it has just freed: it has none of the allocator's caches.
+//! When nine of ten keys are deleted, the rest of the collections keeps almost every page of the
+//! allocator: one or two pieces in each. Records are compacted without this thread (the store's
+//! mover, in ticks of workers), because they lie in the store's own memory. The other parts of
+//! collections lie in the allocator's memory; the allocator says of each piece whether it lies
+//! sparsely. A thread does this instead of the workers, because a thread that moves pieces must not
+//! get back the memory that it has just freed: this thread has none of the allocator's caches.
 //!
-//! It is a background thread (`base::background`): it works in short slices, and where workers want its core it takes a
-//! small share of the cores. It rests while a checkpoint is made: what a checkpoint still has to write is shared, and
-//! stays where it is. Nobody waits for it, and nothing it does is seen but memory.
+//! It is a background thread (`base::background`): it works in short slices, and takes only a small
+//! share of a core that workers want. It rests during a checkpoint, because what the checkpoint
+//! still has to write is shared and stays where it is. No thread waits for it, and it has no
+//! visible effect except on memory.
 
 use std::io;
 use std::sync::Arc;
@@ -29,36 +31,37 @@ use store::{Handle, PieceHand, Store};
 use crate::allocator::{self, Allocator, SmallAllocations};
 use crate::rest::Rest;
 
-/// How often it looks whether there is something to do.
+/// Interval between two checks for work.
 const REST: Duration = Duration::from_secs(1);
 
-/// Work between two moments at which it can give way, as bytes moved: some tens of microseconds.
+/// Work between two points at which it can yield, as bytes moved: some tens of microseconds.
 const STEP_BYTES: u64 = 16 << 10;
 
-/// Of a thousand, what it takes of each core that workers want.
+/// Its share, in thousandths, of each core that workers want.
 const SHARE: u64 = 80;
 
-/// Rounds over all keys at once, at most.
+/// Maximum number of successive rounds over all keys.
 const ROUNDS_MAX: u32 = 6;
 
-/// A round that frees less than this part of what lay idle was in vain ...
+/// A round is futile if it frees less than the idle memory divided by this ...
 const GAIN_PART: u64 = 8;
 
-/// ... and it is not tried again before so much more of it lies idle, or for so long.
+/// ... and then the next attempt waits until the idle memory has grown by this part, or for this
+/// long.
 const GROWTH_PART: u64 = 4;
 const TRIES_AGAIN_NS: u64 = 60_000_000_000;
 
-/// What the thread works with.
+/// The environment of the thread.
 pub(crate) struct Around {
     /// The keyspace.
     pub(crate) store: Arc<Store>,
-    /// Between workers and background threads.
+    /// Scheduler between workers and background threads.
     pub(crate) background: Arc<Scheduler>,
-    /// Time.
+    /// The clock.
     pub(crate) clock: Arc<dyn Clock>,
 }
 
-/// What the thread is told. See the module.
+/// Control of the thread. See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Defragmenter {
     rest: Rest,
@@ -66,10 +69,10 @@ pub(crate) struct Defragmenter {
 }
 
 impl Defragmenter {
-    /// Starts the thread; none where the allocator cannot say where anything lies.
+    /// Starts the thread, or returns `None` if the allocator cannot say where pieces lie.
     ///
     /// # Errors
-    /// When the process may have no more threads.
+    /// The process may have no more threads.
     #[allow(clippy::disallowed_methods, reason = "the one thread of its kind")]
     pub(crate) fn start(self: &Arc<Self>, around: Around) -> io::Result<Option<JoinHandle<()>>> {
         let allocator = allocator::installed();
@@ -85,13 +88,13 @@ impl Defragmenter {
         Ok(Some(thread))
     }
 
-    /// Has pieces moved together however little lies idle (MEMORY PURGE).
+    /// Requests compaction however little memory is idle (MEMORY PURGE).
     pub(crate) fn ask(&self) {
         self.is_asked.store(true, Ordering::Relaxed);
         self.rest.wake();
     }
 
-    /// Ends the thread.
+    /// Stops the thread.
     pub(crate) fn stop(&self) {
         self.rest.end();
     }
@@ -113,13 +116,13 @@ impl Defragmenter {
                 around.store.set_moving_pieces(true);
                 self.rounds(around, &mut store, allocator, before, &mut pause);
                 around.store.set_moving_pieces(false);
-                // What workers freed meanwhile may be all that keeps pages.
+                // Memory that workers freed meanwhile may be all that keeps pages.
                 allocator::recall();
             }
         }
     }
 
-    /// Goes over all keys, until little lies idle or a round was in vain.
+    /// Makes rounds over all keys, until little memory is idle or a round was futile.
     fn rounds(
         &self,
         around: &Around,
@@ -149,7 +152,7 @@ impl Defragmenter {
         }
     }
 
-    /// Goes over all keys once; whether it came to the end.
+    /// Visits all keys once. Returns whether it reached the end.
     fn round(
         &self,
         around: &Around,
@@ -169,30 +172,31 @@ impl Defragmenter {
     }
 }
 
-/// Whether a checkpoint is made.
+/// Whether a checkpoint is being made.
 fn is_saving(around: &Around) -> bool {
     around.store.snapshot_progress().is_some()
 }
 
-/// Whether so much lies idle that it is worth the work.
+/// Whether enough memory is idle to be worth the work.
 fn is_much(around: &Around, small: SmallAllocations) -> bool {
     around
         .store
         .is_worth_moving(small.idle_bytes, small.used_bytes)
 }
 
-/// How much less lies idle after a round than would without it. What clients freed meanwhile lies idle first of all:
-/// it must not make a round look as if it were in vain, or nothing is done for as long after the last of a million DELs.
+/// Returns how much idle memory a round has removed. Memory that clients freed meanwhile becomes
+/// idle first. It must not make a round look futile, or compaction would pause after the last of a
+/// million DELs.
 fn gain(before: SmallAllocations, now: SmallAllocations) -> u64 {
     let freed_bytes = before.used_bytes.saturating_sub(now.used_bytes);
     let idle_bytes = before.idle_bytes.saturating_add(freed_bytes);
     idle_bytes.saturating_sub(now.idle_bytes)
 }
 
-/// How long nothing is tried after it was in vain.
+/// Pause after a futile round.
 #[derive(Debug, Default)]
 struct Pause {
-    /// What lay idle then, and when that was.
+    /// Idle bytes at its begin, and the time of its begin.
     since: Option<(u64, u64)>,
 }
 
@@ -226,7 +230,7 @@ mod tests {
         }
     }
 
-    /// An allocator that says what it was told to, one thing after the other.
+    /// An allocator that reports prepared values, one after the other.
     struct Scripted(Mutex<Vec<SmallAllocations>>);
 
     impl Allocator for Scripted {
@@ -249,7 +253,8 @@ mod tests {
         }
     }
 
-    /// What lies idle after so many rounds, from `first` on; how many rounds that took, and whether it pauses now.
+    /// Runs rounds with these values of idle memory, from `first` on. Returns the number of rounds,
+    /// and whether it pauses now.
     fn rounds(first: SmallAllocations, mut after: Vec<SmallAllocations>) -> (usize, bool) {
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::at_unix_ms(0));
         let around = Around {

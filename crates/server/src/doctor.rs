@@ -1,6 +1,7 @@
-//! `iolite doctor`: looks at a running server and at the machine, and says what is wrong, why, and what to do.
+//! `iolite doctor`: examines a running server and its machine, and reports what is wrong, why, and
+//! what to do.
 //!
-//! A rule is one row: it sees what the server tells by INFO and CONFIG GET, and gives a reason, or nothing.
+//! A rule is one row: it gets the values of INFO and CONFIG GET, and returns a reason or nothing.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,23 +15,23 @@ use tool::error::BenchError;
 use crate::cluster_tool::quoted;
 use crate::system_check;
 
-/// How long the server may take to answer.
+/// Maximum time for an answer of the server.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Seconds until the end of a certificate that are worth a word.
+/// Remaining lifetime of a certificate, in seconds, below which it is reported.
 const CERTIFICATE_S: f64 = 14.0 * 86_400.0;
 
-/// How bad it is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Severity {
     /// Worth knowing.
     Note,
-    /// Will hurt.
+    /// Will cause harm.
     Warning,
-    /// Hurts now, or loses data.
+    /// Causes harm now, or loses data.
     Critical,
 }
 
-/// What is known of the server.
+/// Known facts about the server.
 #[derive(Default)]
 struct Facts {
     info: BTreeMap<String, String>,
@@ -53,7 +54,7 @@ impl Facts {
     }
 }
 
-/// What is looked at.
+/// A check.
 struct Rule {
     name: &'static str,
     severity: Severity,
@@ -100,15 +101,15 @@ const RULES: &[Rule] = &[
             .then(|| format!("{} clients were closed because they did not read", f.text("client_output_buffer_limit_disconnections"))) },
 ];
 
-/// What was found, and how bad the worst of it is.
+/// Report of the findings, and the exit code for the worst one.
 pub struct Findings {
     /// For people.
     pub text: String,
-    /// 0 for nothing worse than notes, 1 for warnings, 2 for what is critical.
+    /// 0 for nothing worse than notes, 1 for warnings, 2 for critical findings.
     pub code: u8,
 }
 
-/// Asks the server and looks at the machine; for people, or as one object of JSON.
+/// Examines the server and the machine. Returns a report for people, or one JSON object.
 #[must_use]
 pub fn examine(target: &Endpoint, is_json: bool) -> Findings {
     let found = match ask(target) {
@@ -129,7 +130,7 @@ pub fn examine(target: &Endpoint, is_json: bool) -> Findings {
     Findings { text, code }
 }
 
-/// Something that is wrong.
+/// A finding.
 struct Found {
     name: &'static str,
     severity: Severity,
@@ -137,7 +138,7 @@ struct Found {
     remedy: &'static str,
 }
 
-/// What the rules find, the worst first.
+/// Returns the findings of the rules, the worst first.
 fn judge(facts: &Facts) -> Vec<Found> {
     let found = RULES.iter().filter_map(|rule| {
         Some(Found {
@@ -202,14 +203,14 @@ fn json(found: &[Found], machine: &system_check::Report, code: u8) -> String {
     )
 }
 
-/// A connection to a server, as the user that asks.
+/// Connects to a server, as the given user.
 pub(crate) fn connect(target: &Endpoint) -> io::Result<Session> {
     let mut session = target.connect().map_err(reason)?;
     session.set_patience(Some(PATIENCE)).map_err(reason)?;
     Ok(session)
 }
 
-/// What is wrong, without the server, which the caller names.
+/// Returns the reason without the server, which the caller names.
 fn reason(error: BenchError) -> io::Error {
     match error {
         BenchError::Connection(_, error) => error,
@@ -242,7 +243,7 @@ fn ask(target: &Endpoint) -> io::Result<Facts> {
     Ok(facts)
 }
 
-/// The bytes of a reply that is text.
+/// Returns the bytes of a text reply.
 pub(crate) fn reply_bytes(value: Value) -> Vec<u8> {
     match value {
         Value::Bulk(bytes) | Value::Simple(bytes) | Value::Verbatim { text: bytes, .. } => bytes,
@@ -250,7 +251,7 @@ pub(crate) fn reply_bytes(value: Value) -> Vec<u8> {
     }
 }
 
-/// Has the server run a command; what it replies.
+/// Runs a command on the server and returns its reply.
 pub(crate) fn command(session: &mut Session, words: &[&str]) -> io::Result<Value> {
     match session.ask(words).map_err(reason)? {
         Value::Error(text) => Err(io::Error::other(
@@ -272,7 +273,7 @@ mod tests {
         }
     }
 
-    /// What is planted, and whether in CONFIG.
+    /// Planted values, and whether each belongs to CONFIG.
     type Planted<'a> = &'a [(&'a str, &'a str, bool)];
 
     fn facts(planted: Planted<'_>) -> Facts {
@@ -337,7 +338,7 @@ mod tests {
         ),
     ];
 
-    /// Every rule finds what is planted for it, and nothing on a server that is well.
+    /// Every rule finds its planted fault, and nothing on a healthy server.
     #[test]
     fn each_rule_finds_its_fault() {
         assert_eq!(FAULTS.len(), RULES.len());

@@ -1,5 +1,5 @@
-//! Addresses of other nodes by their names. Where a name does not resolve for a while, its last addresses are used: a name
-//! service that is away keeps nobody from who was found before.
+//! Resolution of other nodes' host names. If a name does not resolve for a while, its last
+//! addresses are used, so that an unavailable name service does not interrupt known connections.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,10 +8,11 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::log::Log;
 
-/// Names that are kept. A group has a few dozen nodes; somebody may give REPLICAOF any name.
+/// Maximum number of names that are kept. A group has a few dozen nodes, but a client may pass any
+/// name to REPLICAOF.
 const NAMES_MAX: usize = 1_024;
 
-/// What each name was resolved to last.
+/// Last known addresses of each name.
 #[derive(Debug, Default)]
 pub(crate) struct HostNames {
     known: Mutex<BTreeMap<String, Known>>,
@@ -20,15 +21,16 @@ pub(crate) struct HostNames {
 #[derive(Debug)]
 struct Known {
     addresses: Vec<IpAddr>,
-    /// The operator was told that they are old.
+    /// Whether the log already says that they are old.
     is_told: bool,
 }
 
 impl HostNames {
-    /// The addresses of a host, each with this port; those of before where its name does not resolve now.
+    /// Returns the addresses of a host, each with this port; the last known ones if its name does
+    /// not resolve now.
     ///
     /// # Errors
-    /// Those of the system, where the name was never resolved.
+    /// Those of the system, if the name was never resolved.
     pub(crate) fn resolve(&self, host: &str, port: u16, log: &Log) -> io::Result<Vec<SocketAddr>> {
         let warn = |error: &io::Error| {
             log.warning(format_args!(
@@ -49,7 +51,7 @@ impl HostNames {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(address, port)]);
         }
-        // It may take seconds: with nothing locked.
+        // This may take seconds, so nothing is locked.
         let found = look_up();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         match found {

@@ -1,21 +1,21 @@
-//! Who this server says it is: names, versions, build.
+//! Identity of this server: names, versions, build.
 
 pub use engine::identity::{IOLITE_VERSION, REDIS_VERSION, redis_version, say_redis_version};
 
 /// Name in HELLO and INFO.
 pub const SERVER_NAME: &str = "iolite";
-/// What the build was told about itself (`IOLITE_BUILD` in its environment), else the version.
+/// Description of the build (`IOLITE_BUILD` in its environment), or the version.
 const BUILD: &str = match option_env!("IOLITE_BUILD") {
     Some(build) => build,
     None => IOLITE_VERSION,
 };
 
-/// Sixteen hex digits that tell builds apart (`redis_build_id`).
+/// Returns sixteen hex digits that identify the build (`redis_build_id`).
 pub fn build_id() -> String {
     format!("{:016x}", fnv1a(BUILD.as_bytes()))
 }
 
-/// The one line of `--version`, with its newline. Tools look for `v=` and a Redis version.
+/// Returns the one line of `--version`, with its newline. Tools look for `v=` and a Redis version.
 pub fn version_line() -> String {
     let (bits, build) = (usize::BITS, build_id());
     format!("Iolite server v={REDIS_VERSION} iolite={IOLITE_VERSION} bits={bits} build={build}\n")

@@ -1,5 +1,5 @@
-//! A server without sockets, for tests and for programs that carry their own: the same workers,
-//! sessions and commands over connections inside the process.
+//! A server without sockets, for tests and for programs that embed one: the same workers, sessions
+//! and commands, over connections inside the process.
 
 use std::io;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use crate::keeping::kept;
 use crate::node::Node;
 use crate::runtime::Workers;
 
-/// Bytes that either direction of an in-process connection holds.
+/// Capacity of each direction of an in-process connection, in bytes.
 const PIPE_BYTES: usize = 256 * 1024;
 
-/// A running server that is reached by [`InProcessServer::connect`] only.
+/// A running server that is reached only through [`InProcessServer::connect`].
 pub struct InProcessServer {
     node: Arc<Node>,
     workers: Workers,
 }
 
 impl InProcessServer {
-    /// Starts workers over `store`, as `settings` say.
+    /// Starts workers over `store` with `settings`.
     ///
     /// # Errors
-    /// When the process may have no more descriptors or threads.
+    /// The process may have no more descriptors or threads.
     pub fn start(store: Arc<Store>, settings: Settings, clock: Arc<dyn Clock>) -> io::Result<Self> {
         let config = Arc::new(SharedConfig::new(settings, Origin::default()));
         let node = Arc::new(Node::new(commands::table(), store, config, clock));
@@ -38,11 +38,11 @@ impl InProcessServer {
         Ok(Self { node, workers })
     }
 
-    /// Starts workers over an empty store, and loads what is kept in the working directory; `before` anybody follows or is
-    /// followed, something else may be done with the node.
+    /// Starts workers over an empty store, and loads the data in the working directory. `before`
+    /// replication begins, the callback may do something else with the node.
     ///
     /// # Errors
-    /// When the process may have no more descriptors or threads, or what is kept cannot be loaded.
+    /// The process may have no more descriptors or threads, or the data cannot be loaded.
     pub fn start_loaded(
         store: Arc<Store>,
         settings: Settings,
@@ -62,17 +62,17 @@ impl InProcessServer {
         Ok(Self { node, workers })
     }
 
-    /// What its workers share.
+    /// Returns the state that its workers share.
     #[must_use]
     pub fn node(&self) -> &Arc<Node> {
         &self.node
     }
 
-    /// A new connection to the least loaded worker.
+    /// Opens a connection to the least loaded worker.
     #[must_use]
     pub fn connect(&self) -> InProcessPeer {
         let (end, peer) = in_process_pair(PIPE_BYTES);
-        // No listener accepts it, so nobody else counts it in.
+        // No listener accepts it, so it is counted here.
         self.node.sessions.clients.admit(u32::MAX);
         self.workers.balancer().connect(Box::new(end));
         peer
@@ -81,7 +81,7 @@ impl InProcessServer {
     /// Stops the workers and waits for them.
     ///
     /// # Errors
-    /// When a worker's loop failed.
+    /// A worker's loop failed.
     pub fn stop(self) -> io::Result<()> {
         let ended = self.workers.stop();
         if let Some(persistence) = self.node.persistence() {

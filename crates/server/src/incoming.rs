@@ -1,4 +1,4 @@
-//! Waiting for connections at sockets that threads of their own accept from, few and far between.
+//! Waiting for connections at sockets with an accepting thread of their own and few connections.
 
 use std::io;
 use std::net::TcpListener;
@@ -6,17 +6,18 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Waits until one of these has a connection, for so long at most.
+/// Waits until one of the listeners has a connection, for at most `time`.
 pub(crate) fn await_connection(listeners: &[TcpListener], time: Duration) {
     let wanted = |listener| PollFd::new(listener, PollFlags::IN);
     let mut sockets: Vec<PollFd<'_>> = listeners.iter().map(wanted).collect();
-    // A time that is too long to be told is none.
+    // A time that is too long to express means no timeout.
     let time = Timespec::try_from(time).ok();
-    // A signal ends it early, and the caller looks again.
+    // A signal ends the wait early, and the caller checks again.
     let _interrupted = poll(&mut sockets, time.as_ref());
 }
 
-/// Whether the error of `accept` is that nobody is there. After any other error the sockets are still readable: who does not pause tries without end.
+/// Whether an error of `accept` means that there is no connection. After any other error the
+/// sockets stay readable: a caller that does not pause would retry endlessly.
 pub(crate) fn is_nobody(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
 }

@@ -1,7 +1,7 @@
-//! jemalloc as the allocator of the binary, and what the server asks of it.
+//! jemalloc as the binary's allocator, and the server's use of it.
 //!
-//! It keeps allocations of one size together and gives free pages back by itself, so that memory returns
-//! after a flush and `maxmemory` bounds what the process holds
+//! It groups allocations of one size, and returns free pages to the system by itself. So memory
+//! returns after a flush, and `maxmemory` bounds what the process holds
 //! (docs/decisions/2026-11-24-an-allocator-that-returns-memory.md).
 
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -14,45 +14,49 @@ use tikv_jemalloc_sys as sys;
 #[global_allocator]
 static GLOBAL: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Options of jemalloc, which it reads from this symbol when it starts. Free pages are given back at once: with even a
-/// tenth of a second in between, writes at full speed pass `maxmemory` by more than 5 %. A core has one arena, however
-/// many threads there are: each arena keeps memory of its own, 170 kB in an idle server. One thread gives pages back.
-/// Pieces of 1 to 4 KiB, as nodes of large collections are, share slabs of eight pages. With a slab for each page of 4 KiB
-/// jemalloc kept 128 bytes to know every page by, for as long as the process lived. Allocations from 16 KiB on begin where a
-/// page does. jemalloc would begin them anywhere in a page, to spread them over the sets of the processor's caches, and
-/// take a page more for each: a sixth of the memory of values of 20 kB, and no processor time was saved.
-// SAFETY: jemalloc looks for a `const char *` of this name, and nothing else has it.
+/// Options of jemalloc, which it reads from this symbol when it starts. Free pages are returned at
+/// once: with a delay of even a tenth of a second, writes at full speed exceed `maxmemory` by more
+/// than 5 %. A core has one arena, however many threads there are, because each arena keeps memory
+/// of its own: 170 kB in an idle server. One thread returns pages. Pieces of 1 to 4 KiB, such as
+/// nodes of large collections, share slabs of eight pages. With a slab per page of 4 KiB, jemalloc
+/// kept 128 bytes of metadata per page for the lifetime of the process. Allocations from 16 KiB on
+/// begin at a page boundary. jemalloc would begin them anywhere in a page, to spread them over the
+/// sets of the processor's caches, and take one more page for each: a sixth of the memory of values
+/// of 20 kB, without saving processor time.
+// SAFETY: jemalloc looks for a `const char *` of this name, and no other symbol has it.
 #[unsafe(export_name = "_rjem_malloc_conf")]
 static OPTIONS: Option<&'static c_char> = Some({
     let options = c"background_thread:false,max_background_threads:1,percpu_arena:percpu,dirty_decay_ms:0,muzzy_decay_ms:0,slab_sizes:1024-4096:8,cache_oblivious:false";
-    // SAFETY: the first byte of a constant, the rest of which stands after it.
+    // SAFETY: the pointer is to the first byte of a constant, and the rest of the constant follows
+    // it.
     unsafe { &*options.as_ptr() }
 });
 
-/// Puts [`message`] in its place before jemalloc starts, which it does among the constructors without a priority.
-// SAFETY: the loader calls each entry of this section once, before `main` and before other threads, as a function of
-// this type; it takes no argument that is looked at.
+/// Installs [`message`] before jemalloc starts, which happens among the constructors without a
+/// priority.
+// SAFETY: the loader calls each entry of this section once, before `main` and before other threads
+// exist, as a function of this type. The function ignores its arguments.
 #[cfg(target_os = "linux")]
 #[used]
 #[unsafe(link_section = ".init_array.00099")]
 static BEFORE_THE_ALLOCATOR: extern "C" fn() = {
     extern "C" fn set() {
-        // SAFETY: no other thread is there yet, and jemalloc has not begun to read it.
+        // SAFETY: no other thread exists yet, and jemalloc has not begun to read it.
         unsafe { sys::malloc_message = Some(message) };
     }
     set
 };
 
-/// What jemalloc has to say goes to standard error, but for the line that a process bound to some processors has no arena
-/// for each: memory of a few more arenas is all that follows.
+/// Writes jemalloc's messages to standard error, except the line that a process bound to some
+/// processors lacks an arena for each: that costs only the memory of a few more arenas.
 #[cfg(target_os = "linux")]
 unsafe extern "C" fn message(_opaque: *mut c_void, text: *const c_char) {
     // SAFETY: jemalloc passes a text that ends with a zero.
     let bytes = unsafe { CStr::from_ptr(text) }.to_bytes();
     let is_about_processors = bytes.starts_with(b"<jemalloc>: Number of CPUs detected");
     if !is_about_processors {
-        // SAFETY: the bytes are there for as many as are named. It may be called where nothing can be allocated. What
-        // cannot be written is lost, as with jemalloc's own function.
+        // SAFETY: `bytes` is valid for its length, and `write` may be called where nothing can be
+        // allocated. What cannot be written is lost, as with jemalloc's own function.
         unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
     }
 }
@@ -106,14 +110,14 @@ impl Allocator for Jemalloc {
     }
 
     fn purge(&self) {
-        // Of all arenas: `MALLCTL_ARENAS_ALL`.
+        // For all arenas: `MALLCTL_ARENAS_ALL`.
         run(c"arena.4096.purge");
     }
 
     fn statistics(&self) -> String {
         let mut text = Vec::<u8>::new();
-        // SAFETY: `append` gets the pointer that stands beside it, which is to `text`, and is called only
-        // before this returns. The options are a string.
+        // SAFETY: `append` gets the pointer passed beside it, which is to `text`, and is called
+        // only before this returns. The options are a string.
         unsafe {
             sys::malloc_stats_print(
                 Some(append),
@@ -125,18 +129,18 @@ impl Allocator for Jemalloc {
     }
 }
 
-/// What stands for all arenas together in the names of their numbers.
+/// Index that stands for all arenas in the names of their numbers.
 const ALL_ARENAS: u32 = 4096;
 
 /// The small allocations of one size.
 #[derive(Clone, Copy)]
 struct Bin {
     slot_bytes: u64,
-    /// Slots of a slab.
+    /// Number of slots of a slab.
     slots: u64,
 }
 
-/// All sizes of small allocations; none where jemalloc does not say.
+/// Returns all sizes of small allocations; empty if jemalloc does not report them.
 fn bins() -> &'static [Bin] {
     static BINS: OnceLock<Vec<Bin>> = OnceLock::new();
     BINS.get_or_init(|| {
@@ -151,37 +155,38 @@ fn bins() -> &'static [Bin] {
     })
 }
 
-/// What jemalloc says of a slab and the others of its size, in the order of its own structure.
+/// jemalloc's report about a slab and the others of its size, in the order of its own structure.
 #[derive(Default)]
 #[repr(C)]
 struct Slab {
-    /// Where the slab is that the next allocation comes from.
+    /// Address of the slab that the next allocation comes from.
     current: usize,
     free_slots: usize,
     slots: usize,
     bytes: usize,
-    /// Of all slabs of its size in its arena.
+    /// Totals over all slabs of its size in its arena.
     all_free_slots: usize,
     all_slots: usize,
-    /// Not jemalloc's: what was asked for.
+    /// Not part of jemalloc's structure: the address that was asked for.
     address: usize,
 }
 
-/// How much of it jemalloc fills in.
+/// Length of the part that jemalloc fills in.
 const SLAB_BYTES: usize = std::mem::offset_of!(Slab, address);
 
-/// A slab is sparse that has no more than nine eighths of the average in use: where all are alike, some have to begin.
+/// A slab is sparse if its use is at most nine eighths of the average: if all slabs are alike, some
+/// must be emptied first.
 const SPARSE_TIMES: usize = 9;
 const SPARSE_PARTS: usize = 8;
 
 impl Slab {
-    /// That of a small allocation; none of one that was not made by jemalloc.
+    /// Returns the slab of a small allocation, or `None` if jemalloc did not make it.
     fn around(address: *const u8) -> Option<Self> {
         const NAME_PARTS: usize = 3;
         static NAME: OnceLock<Option<[usize; NAME_PARTS]>> = OnceLock::new();
         let name = NAME.get_or_init(|| {
             let (mut name, mut parts) = ([0; NAME_PARTS], NAME_PARTS);
-            // SAFETY: there is room for as many parts as is said.
+            // SAFETY: the buffer holds as many parts as the call states.
             let result = unsafe {
                 sys::mallctlnametomib(
                     c"experimental.utilization.query".as_ptr(),
@@ -198,8 +203,8 @@ impl Slab {
         };
         let mut size = SLAB_BYTES;
         let mut asked = address;
-        // SAFETY: the name is a question about the address that is given, which is looked up and not followed; the
-        // answer is as long as `size` says, which is what jemalloc insists on.
+        // SAFETY: the name is a query about the given address, which jemalloc looks up and does not
+        // dereference. The answer is as long as `size` says, which jemalloc checks.
         let result = unsafe {
             sys::mallctlbymib(
                 name.as_ptr(),
@@ -224,21 +229,22 @@ impl Slab {
     }
 }
 
-/// Adds text of jemalloc to a vector of bytes.
+/// Appends jemalloc's text to a vector of bytes.
 unsafe extern "C" fn append(text: *mut c_void, piece: *const c_char) {
-    // SAFETY: `statistics` passes its own vector, and jemalloc a string that lives through this call.
+    // SAFETY: `statistics` passes its own vector, and jemalloc passes a string that lives through
+    // this call.
     unsafe {
         let text = &mut *text.cast::<Vec<u8>>();
         text.extend_from_slice(CStr::from_ptr(piece).to_bytes());
     }
 }
 
-/// jemalloc's numbers are those of the last epoch that somebody began.
+/// Begins a new epoch: jemalloc's numbers are those of the last one.
 fn refresh() {
     let mut epoch = 1_u64;
     let mut size = size_of::<u64>();
     let epoch_pointer = ptr::from_mut(&mut epoch).cast();
-    // SAFETY: `epoch` is read and written as the 64 bits that it is.
+    // SAFETY: `epoch` is read and written as its 64 bits.
     let _result = unsafe {
         sys::mallctl(
             c"epoch".as_ptr(),
@@ -250,19 +256,19 @@ fn refresh() {
     };
 }
 
-/// A number of jemalloc by its name; none where there is no such number.
+/// Returns a number of jemalloc by its name, or `None` if there is no such number.
 fn number(name: &CStr) -> Option<u64> {
     read::<u64>(name)
 }
 
-/// The same of so many bits, by a name that was put together.
+/// As [`number`], for other types and for a name that is composed at run time.
 fn number_of<T: Copy + Default>(name: &str) -> Option<T> {
     read(&CString::new(name).ok()?)
 }
 
-/// Has jemalloc do what a name stands for.
+/// Runs a command of jemalloc.
 fn run(name: &CStr) {
-    // SAFETY: the name is a command, which takes no data and gives none.
+    // SAFETY: the name is a command, which takes no data and returns none.
     let _result = unsafe {
         sys::mallctl(
             name.as_ptr(),
@@ -277,7 +283,7 @@ fn run(name: &CStr) {
 /// Sets a flag of jemalloc.
 fn set_flag(name: &CStr, mut on: bool) {
     let on_pointer = ptr::from_mut(&mut on).cast();
-    // SAFETY: the name is a flag, which is read as the one byte that it is. What it was is not asked for.
+    // SAFETY: the name is a flag, which is read as its one byte. The former value is not requested.
     let _result = unsafe {
         sys::mallctl(
             name.as_ptr(),
@@ -289,11 +295,12 @@ fn set_flag(name: &CStr, mut on: bool) {
     };
 }
 
-/// A number of so many bits by its name; none where it has others.
+/// Returns a number of type `T` by its name, or `None` if it has another length.
 fn read<T: Copy + Default>(name: &CStr) -> Option<T> {
     let mut value = T::default();
     let mut size = size_of::<T>();
-    // SAFETY: all names asked for are whole numbers, as `T` is, and nothing longer than it is written.
+    // SAFETY: all names passed here are integers, as `T` is, and jemalloc writes nothing longer
+    // than `T`.
     let result = unsafe {
         sys::mallctl(
             name.as_ptr(),

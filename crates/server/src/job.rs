@@ -1,4 +1,5 @@
-//! A request that takes long, on its way to the thread for those, and its reply on the way back, in pieces.
+//! An offloaded request on its way to the thread that runs it, and its reply on the way back, in
+//! pieces.
 
 use std::sync::Arc;
 
@@ -8,38 +9,38 @@ use protocol::Resp;
 use reactor::ConnectionId;
 use store::DatabaseId;
 
-/// A long reply leaves in pieces of so many bytes, each freed when it was sent: freeing all of it at
-/// once would take a worker longer than it should be away from its clients. For the same reason they are not on
-/// the heap (see [`base::mapped_bytes`]).
+/// Length of the pieces of a long reply. Each piece is freed when it was sent: freeing the whole
+/// reply at once would keep a worker from its clients for too long. For the same reason pieces are
+/// not on the heap (see [`base::mapped_bytes`]).
 const PIECE_BYTES: usize = 256 * 1024;
 
-/// Pieces that are shorter are copied once more instead.
+/// Length below which a piece is copied once more instead of being attached.
 const ATTACHED_BYTES_MIN: usize = 16 * 1024;
 
-/// Bytes of the first and the last piece, at most.
+/// Maximum length of the first and the last piece.
 const END_BYTES: usize = 64;
 
-/// A request that takes long.
+/// An offloaded request.
 pub struct Job {
-    /// The request as it came.
+    /// The request in encoded form.
     pub request: Box<[u8]>,
-    /// Who sent it.
+    /// The client that sent it.
     pub client: Arc<ClientRecord>,
-    /// The database it is about.
+    /// The database that it uses.
     pub database: DatabaseId,
-    /// The protocol of its reply.
+    /// The protocol version of its reply.
     pub resp: Resp,
-    /// What it ends, if it is EXEC.
+    /// The transaction that it ends, if it is EXEC.
     pub transaction: Option<Box<Transaction>>,
-    /// What was watched for that.
+    /// The watched keys of that transaction.
     pub watches: Option<Box<Watches>>,
-    /// Whether it came over loopback or a Unix socket.
+    /// Whether the client uses loopback or a Unix socket.
     pub peer_is_local: bool,
-    /// The server itself asks, and nothing is refused to it.
+    /// Whether the server itself sent it; then nothing is refused.
     pub is_of_server: bool,
-    /// How many stops of the server had been given up when it came.
+    /// Number of shutdowns that were aborted before the request was received.
     pub aborted_stops: u64,
-    /// Where the reply goes.
+    /// The connection that gets the reply.
     pub connection: ConnectionId,
 }
 
@@ -49,14 +50,14 @@ pub type Answer = Vec<Piece>;
 /// A part of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// A short one, to be copied.
+    /// A short piece, which is copied.
     Short(Vec<u8>),
-    /// A long one, sent from where it lies.
+    /// A long piece, which is sent from where it lies.
     Long(Arc<MappedBytes>),
 }
 
 impl Piece {
-    /// A copy of `bytes`; a long one counts as short if the system has no pages for it.
+    /// Copies `bytes` into a piece; a long one becomes `Short` if the system has no pages for it.
     fn of(bytes: &[u8]) -> Self {
         let is_long = bytes.len() >= ATTACHED_BYTES_MIN;
         let mapped = is_long.then(|| MappedBytes::copy_of(bytes).ok()).flatten();
@@ -66,7 +67,7 @@ impl Piece {
         )
     }
 
-    /// What it consists of.
+    /// Returns its bytes.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         match self {
@@ -76,8 +77,8 @@ impl Piece {
     }
 }
 
-/// The first and the last piece are short, so that they are copied: the loop knows whom something
-/// is for by the bytes around it.
+/// Splits a reply into pieces. The first and the last piece are short, so that they are copied: the
+/// loop recognises the connection of attached pieces by the bytes around them.
 pub fn in_pieces(bytes: &[u8]) -> Answer {
     let (first, rest) = bytes.split_at(bytes.len().min(END_BYTES));
     let (middle, last) = rest.split_at(rest.len().saturating_sub(END_BYTES));

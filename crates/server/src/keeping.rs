@@ -1,5 +1,5 @@
-//! What a running server does to keep its data: when checkpoints are made, and what commands hear of it. How data
-//! becomes files and comes back, and the life of the log, is the room `persistence`.
+//! Persistence of a running server: when checkpoints are made, and what commands learn of them. The
+//! room `persistence` converts data to files and back, and owns the log.
 
 pub mod kept;
 pub mod offline;

@@ -1,5 +1,5 @@
-//! How much a client may make the server hold: output that it does not read, input that it does
-//! not complete, and all clients together.
+//! Limits of the memory that a client can make the server hold: output that it does not read, input
+//! that it does not complete, and all clients together.
 
 use std::sync::atomic::Ordering;
 
@@ -8,15 +8,15 @@ use reactor::{REPLIES_BYTES_UNASKED, Verdict};
 
 use crate::config::{ClientsMemory, Config, OutputLimit};
 
-/// What is remembered of a client's unread output between two looks at it.
+/// State of a client's unread output between two checks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutputState {
-    /// Since when it has been above the soft limit.
+    /// Time since which it has been above the soft limit.
     above_soft_since_ms: Option<u64>,
 }
 
 impl OutputState {
-    /// Whether a client may go on with so much unread output.
+    /// Decides whether a client may continue with this amount of unread output.
     pub fn judge(&mut self, limit: &OutputLimit, pending_bytes: u64, now_ms: u64) -> Verdict {
         if limit.hard_bytes != 0 && pending_bytes > limit.hard_bytes {
             return Verdict::Close;
@@ -34,8 +34,8 @@ impl OutputState {
     }
 }
 
-/// Beyond how many bytes sent at once a client with this limit is closed for certain; 0 for never. Few bytes are sent
-/// without a look at any limit.
+/// Returns the number of bytes sent at once beyond which a client with this limit is certainly
+/// closed; 0 for never. Fewer bytes are sent without checking any limit.
 #[must_use]
 pub fn replies_bytes_max(limit: &OutputLimit) -> u64 {
     match limit.hard_bytes {
@@ -44,35 +44,35 @@ pub fn replies_bytes_max(limit: &OutputLimit) -> u64 {
     }
 }
 
-/// Bytes of incomplete input that a client may make the server keep before it has authenticated:
+/// Maximum number of bytes of incomplete input that a client may have before it has authenticated:
 /// ten arguments of 16 KiB and their lengths.
 pub const UNAUTHENTICATED_INPUT_BYTES_MAX: u64 = 256 * 1024;
 
-/// Unread output that a client may have before it has authenticated, in bytes.
+/// Maximum number of bytes of unread output that a client may have before it has authenticated.
 pub const UNAUTHENTICATED_OUTPUT_BYTES_MAX: u64 = 64 * 1024;
 
-/// What clients that have not authenticated may make the server keep together, in bytes: the
-/// limits above, times ten thousand strangers, would be gigabytes.
+/// Maximum number of bytes of all clients together that have not authenticated: the limits above,
+/// times ten thousand strangers, would be gigabytes.
 const UNAUTHENTICATED_BYTES_MAX: u64 = 16 << 20;
 
-/// A client that holds no more than this is spared when all together hold too much: who is just
-/// about to authenticate holds less.
+/// Bytes up to which a client is spared when all together hold too much: a client that is about to
+/// authenticate holds less.
 pub const UNAUTHENTICATED_BYTES_SPARED: u64 = 1024;
 
-/// How long a client may stay connected without authenticating, where a password is asked for.
+/// Maximum time that a client may stay connected without authenticating, if a password is required.
 pub const UNAUTHENTICATED_MS_MAX: u64 = 60_000;
 
-/// One worker's part of what unauthenticated clients may hold, in bytes.
+/// Returns one worker's part of the limit for clients that have not authenticated, in bytes.
 #[must_use]
 pub fn unauthenticated_bytes_max(workers_count: usize) -> u64 {
     UNAUTHENTICATED_BYTES_MAX / (workers_count.max(1) as u64)
 }
 
-/// Share of the memory that the process may have for clients' buffers when `maxmemory-clients` does not say: memory that
-/// nobody limits is a way to take the server down.
+/// Part of the memory available to the process that clients' buffers may take if
+/// `maxmemory-clients` sets no limit: without a limit, clients could take the server down.
 const CLIENTS_MEMORY_SHARE_DEFAULT: u64 = 4;
 
-/// Most bytes that the buffers of all clients may hold together.
+/// Returns the maximum number of bytes in the buffers of all clients together.
 #[must_use]
 pub fn clients_bytes_max(config: &Config, usable_bytes: u64) -> u64 {
     match config.clients_memory {
@@ -86,10 +86,10 @@ pub fn clients_bytes_max(config: &Config, usable_bytes: u64) -> u64 {
     }
 }
 
-/// What a client costs beside its buffers, in bytes: its session, its record, its place.
+/// Cost of a client besides its buffers, in bytes: its session, its record, its place.
 pub const CLIENT_BYTES: u64 = 1024;
 
-/// What one client costs, in bytes.
+/// Returns the cost of one client, in bytes.
 #[must_use]
 pub fn held_by(client: &ClientRecord) -> u64 {
     CLIENT_BYTES + client.held_bytes.load(Ordering::Relaxed)

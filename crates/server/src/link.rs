@@ -1,4 +1,5 @@
-//! How the rest of the server reaches a worker: messages, pushes for its clients, and what it counts.
+//! Link from the rest of the server to a worker: messages, pushes for its clients, and its
+//! counters.
 
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -10,11 +11,11 @@ use crate::counters::WorkerCounters;
 use crate::job::Answer;
 use crate::mail::{Letter, Mail};
 
-/// How the rest of the server reaches one worker.
+/// The link from the rest of the server to one worker.
 pub struct WorkerLink {
-    /// What it counts.
+    /// Its counters.
     pub counters: Arc<WorkerCounters>,
-    /// What its engine counts, once it runs.
+    /// The counters of its engine, once it runs.
     pub engine: OnceLock<Arc<EngineCounters>>,
     /// Pushes for its clients.
     pub mail: Mail,
@@ -23,99 +24,101 @@ pub struct WorkerLink {
 }
 
 thread_local! {
-    /// Where the link to the worker that runs on this thread is; 0 on other threads.
+    /// Address of the link to the worker that runs on this thread; 0 on other threads.
     static OWN_LINK: Cell<usize> = const { Cell::new(0) };
-    /// How many pushes this thread left with the worker that runs on it.
+    /// Number of pushes that this thread posted to its own worker.
     static OWN_POSTS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How many pushes the calling thread left with the worker that runs on it.
+/// Returns the number of pushes that the calling thread posted to its own worker.
 #[must_use]
 pub(crate) fn own_posts() -> u64 {
     OWN_POSTS.get()
 }
 
-/// What a worker can be asked to do.
+/// A message to a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// Close this client once what it is owed is sent.
+    /// Close this client once its pending output is sent.
     Kill {
         /// Its id.
         client: u64,
         /// Its place at the worker.
         place: u32,
     },
-    /// Close this client at once: all clients together hold too much.
+    /// Close this client at once, because all clients together hold too much.
     Evict {
         /// Its id.
         client: u64,
         /// Its place at the worker.
         place: u32,
-        /// What it held when it was chosen.
+        /// Bytes that it held when it was chosen.
         held_bytes: u64,
     },
-    /// Clients may go on that wait because too much of what they published was not delivered.
+    /// Resume clients that wait because too many of their messages were undelivered.
     MailDelivered,
-    /// Paused clients may go on.
+    /// Resume paused clients.
     Resume,
-    /// A request that ran aside is done.
+    /// An offloaded request is done.
     Answer {
-        /// Where its reply goes.
+        /// The connection that gets its reply.
         connection: ConnectionId,
         /// The reply.
         reply: Answer,
-        /// Up to where it appended to the log, if it did.
+        /// Log sequence up to which it appended, if it did.
         log_end: Option<u64>,
     },
-    /// A request that ran aside waits for keys.
+    /// An offloaded request waits for keys.
     Waits {
-        /// Whose request it is.
+        /// The connection of its client.
         connection: ConnectionId,
-        /// How long it waits at most.
+        /// Maximum time that it waits.
         timeout_ms: Option<u64>,
     },
-    /// A client that waited for keys has its answer.
+    /// A client that waited for keys is answered.
     Served {
         /// Its id.
         client: u64,
         /// Its place at the worker.
         place: u32,
-        /// What it is sent.
+        /// The reply.
         reply: Answer,
     },
-    /// Clients of a user may be subscribed to what it may hear no more: those are closed.
+    /// Close the clients of a user that are subscribed to channels that the user may no longer
+    /// read.
     RulesChanged {
         /// The user's name.
         user: Box<[u8]>,
     },
-    /// Other hash slots are served here: who is subscribed to shard channels of slots that went is so no more.
+    /// The hash slots of this node changed: end subscriptions to shard channels whose slots moved
+    /// away.
     SlotsChanged,
-    /// There is no connection to another node for clients that forward.
+    /// A connection to another node, for clients that forward, failed.
     NotForwarded {
-        /// The client that it was for, if for one alone.
+        /// The client that it was for, or `None` if it was shared.
         client: Option<ConnectionId>,
-        /// Which connection it is.
+        /// The serial number of the connection.
         serial: u64,
-        /// Why.
+        /// The reason.
         reason: Box<str>,
     },
-    /// Keys that were held for long are free: who waits may try again.
+    /// Keys that were held for long are free: waiting requests can try again.
     KeysFree,
-    /// Values were read that a request waits for.
+    /// Values that a request waits for were read.
     ValuesRead {
-        /// Whose request it is.
+        /// The connection of its client.
         connection: ConnectionId,
     },
     /// Another log is in use, or none.
     LogChanged,
-    /// Let go what no longer waits for the log, and drop this.
+    /// Release what no longer waits for the log, and drop this.
     LookAtLog(Arc<()>),
-    /// Flush what can be flushed and stop.
+    /// Send pending output where possible, and stop.
     Stop,
 }
 
 impl WorkerLink {
-    /// A link to a worker that is woken by `waker`.
+    /// Makes a link to the worker that `waker` wakes.
     #[must_use]
     pub fn new(waker: Waker) -> Self {
         Self {
@@ -127,7 +130,7 @@ impl WorkerLink {
         }
     }
 
-    /// Leaves a message and wakes the worker.
+    /// Posts a message and wakes the worker.
     pub fn post(&self, message: Message) {
         self.mailbox
             .lock()
@@ -136,12 +139,12 @@ impl WorkerLink {
         self.waker.wake();
     }
 
-    /// Says that the worker runs on the calling thread, which then needs not be woken by itself.
+    /// Marks the calling thread as the worker's own, which then does not wake itself.
     pub fn own(&self) {
         OWN_LINK.set(std::ptr::from_ref(self).addr());
     }
 
-    /// Leaves a push. Waits for nothing.
+    /// Posts a push. Never blocks.
     pub fn post_push(&self, letter: Letter) {
         let wakes = self.mail.post(letter);
         if OWN_LINK.get() == std::ptr::from_ref(self).addr() {
@@ -152,17 +155,17 @@ impl WorkerLink {
         }
     }
 
-    /// What wakes the worker.
+    /// Returns the worker's waker.
     pub(crate) fn waker(&self) -> &Waker {
         &self.waker
     }
 
-    /// Has the worker look what it can go on with.
+    /// Wakes the worker, so that it checks what can continue.
     pub(crate) fn wake(&self) {
         self.waker.wake();
     }
 
-    /// Takes the messages that wait.
+    /// Takes the waiting messages.
     #[must_use]
     pub fn take_messages(&self) -> Vec<Message> {
         std::mem::take(&mut *self.mailbox.lock().unwrap_or_else(PoisonError::into_inner))

@@ -1,9 +1,9 @@
-//! Where clients come in: the sockets that the configuration names, and how they change while the
+//! Listeners for clients: the sockets that the configuration names, and their changes while the
 //! server runs.
 //!
-//! A change of `port`, `tls-port` or `bind` opens what is new first. Only when all of it is open do the workers
-//! go over to it, and what is not wanted any more closes; connections stay. An address that stays
-//! keeps its socket with whoever waits there.
+//! A change of `port`, `tls-port` or `bind` first opens the new sockets. Only when all are open do
+//! the workers switch to them, and sockets that are no longer needed close. Connections stay. An
+//! address that stays keeps its socket, including the connections that wait there.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
@@ -14,12 +14,12 @@ use reactor::{Balancer, Listener, Porter, TcpOptions, UnixOptions};
 
 use crate::config::Config;
 
-/// Where the server does not come to listen, and why.
+/// A socket that the server cannot listen on, and the reason.
 #[derive(Debug)]
 pub struct Fault {
     /// The socket, as the log names it.
     pub what: String,
-    /// What the system says.
+    /// The error of the system.
     pub cause: io::Error,
 }
 
@@ -31,7 +31,7 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// Those that the loops of `balancer` began with.
+    /// Starts with the listeners that the loops of `balancer` began with.
     #[must_use]
     pub fn new(balancer: Arc<Balancer>, listeners: Arc<[Listener]>) -> Self {
         Self {
@@ -40,11 +40,11 @@ impl Listeners {
         }
     }
 
-    /// Listens at the TCP addresses that `config` names, and no longer at others; `porter` receives
+    /// Listens at the TCP addresses that `config` names, and stops at others. `porter` receives
     /// connections that are to be encrypted.
     ///
     /// # Errors
-    /// The first address that cannot be had; nothing has changed then.
+    /// The first address that is not available; nothing has changed then.
     pub fn change(&self, config: &Config, porter: Option<&Arc<dyn Porter>>) -> Result<(), Fault> {
         let mut standing = self
             .listeners
@@ -115,7 +115,7 @@ fn open_all_tcp(
     Ok(listeners)
 }
 
-/// Listens at a port of all addresses, again where one of `standing` does that is of the same kind.
+/// Listens at a port of all addresses. Reuses sockets of `standing` with the same address and kind.
 fn open_tcp(
     config: &Config,
     port: u16,
@@ -168,7 +168,7 @@ fn listen_tcp(
     addresses.into_iter().map(listen).collect()
 }
 
-/// Whether an optional address is simply not there on this machine.
+/// Whether the error means that this machine does not have an optional address.
 fn is_absent(error: &io::Error) -> bool {
     matches!(
         error.kind(),

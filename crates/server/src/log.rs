@@ -1,12 +1,12 @@
-//! The log, in Redis' line format: `pid:role day month year time level message`.
+//! The server log, in Redis' line format: `pid:role day month year time level message`.
 //!
 //! ```text
 //! 4711:M 21 Nov 2026 02:21:07.417 * Ready to accept connections tcp
 //! ```
 //!
-//! A line is one append to the log file, which is opened for each line so that it may be moved
-//! away at any time, or one write to standard output. With `syslog-enabled` the message goes to the machine's log, too. A
-//! line that cannot be written is lost: the log never stops the server.
+//! A line is one append to the log file, or one write to standard output. The file is opened for
+//! each line, so that it can be moved away at any time. With `syslog-enabled` the message also goes
+//! to the machine's log. A line that cannot be written is lost: the log never stops the server.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -22,17 +22,17 @@ use persistence::lines::{self, Lines};
 
 use crate::syslog::{Severity, Syslog};
 
-/// Bytes of one message; the rest is cut off.
+/// Maximum length of a message; the rest is cut off.
 const MESSAGE_BYTES_MAX: usize = 4096;
-/// Lines that are kept for who looks at them in the console.
+/// Number of lines that are kept for the console.
 const RECENT_MAX: usize = 1000;
-/// The role in each line: a server that takes writes.
+/// The role in each line: a server that accepts writes.
 const ROLE: char = 'M';
 const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
 
-/// How much a line matters.
+/// Severity of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Level {
@@ -40,16 +40,16 @@ pub enum Level {
     Debug,
     /// Rarely useful.
     Verbose,
-    /// What an operator wants to know.
+    /// Useful for an operator.
     Notice,
-    /// What an operator has to know.
+    /// Essential for an operator.
     Warning,
     /// As a threshold: nothing is logged.
     Nothing,
 }
 
 impl Level {
-    /// The sign in front of the message.
+    /// Returns the sign in front of the message.
     fn sign(self) -> char {
         match self {
             Self::Debug => '.',
@@ -59,7 +59,7 @@ impl Level {
         }
     }
 
-    /// The same for the machine's log.
+    /// Returns the severity for the machine's log.
     fn severity(self) -> Severity {
         match self {
             Self::Debug => Severity::Debug,
@@ -88,8 +88,8 @@ struct Recent {
 }
 
 impl Log {
-    /// Logs lines of `level` and above to `file`, or to standard output. A relative path is taken
-    /// from the working directory of now.
+    /// Logs lines of `level` and above to `file`, or to standard output. A relative path is
+    /// relative to the present working directory.
     pub fn new(level: Level, file: Option<PathBuf>) -> Self {
         let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
         Self {
@@ -101,12 +101,12 @@ impl Log {
         }
     }
 
-    /// The same, which sends its messages to the machine's log as well.
+    /// Adds a sender to the machine's log.
     pub(crate) fn with_syslog(self, syslog: Option<Syslog>) -> Self {
         Self { syslog, ..self }
     }
 
-    /// The last lines after the one of this number, with theirs.
+    /// Returns the last lines after number `after`, with their numbers.
     pub fn recent(&self, after: u64) -> Vec<(u64, String)> {
         let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         let first = recent.last + 1 - recent.lines.len() as u64;
@@ -159,7 +159,7 @@ impl Log {
         self.log(Level::Warning, message);
     }
 
-    /// Writes `text` as it is, without the head of a line.
+    /// Writes `text` unchanged, without the prefix of a line.
     pub fn raw(&self, text: &str) {
         let _lost = self.write(text.as_bytes());
     }

@@ -1,15 +1,15 @@
-//! Pushes for the clients of one worker, left there by any thread.
+//! Pushes for the clients of one worker, which any thread can post.
 //!
 //! ```text
 //!   any thread ── post ──► letters, at most MAIL_BYTES_MAX ── take ──► the worker's deliveries
 //! ```
 //!
-//! Posting locks nothing but the box and never waits, so that it may be done with keys locked. A box
-//! that is full takes no more: whoever was to get the letter is closed instead, for a client that
-//! misses a push must notice. Long before, those who publish on purpose are asked to wait. What a
-//! worker is asked to do (`node::Message`) goes another way and is never refused.
+//! Posting locks only the box and never blocks, so that it can be done with keys locked. A full box
+//! accepts no more letters: the receiver of the letter is closed instead, because a client that
+//! misses a push must notice. Long before that, publishers are asked to wait. Requests to a worker
+//! (`node::Message`) take another way and are never refused.
 //!
-//! What is taken counts until it is [delivered](Mail::delivered).
+//! Taken letters count until they are [delivered](Mail::delivered).
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,16 +17,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use engine::{Push, Topic};
 
-/// So many bytes of pushes wait for one worker at most, and one push more.
+/// Maximum number of bytes of pushes that wait for one worker; the last push may exceed it.
 const MAIL_BYTES_MAX: usize = 64 << 20;
 
-/// From so many bytes on, publishers wait: what is delivered together is rarely more.
+/// Bytes from which on publishers wait: what is delivered together is rarely more.
 const CROWDED_BYTES: usize = 1 << 20;
 
-/// What a letter costs beside its bytes.
+/// Cost of a letter besides its bytes.
 const LETTER_BYTES: usize = size_of::<Letter>();
 
-/// Who gets a letter.
+/// Receiver of a letter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
     /// One client.
@@ -40,45 +40,45 @@ pub enum Address {
     Topic(Topic),
 }
 
-/// A push and who gets it.
+/// A push and its receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Letter {
-    /// Who gets it.
+    /// The receiver.
     pub to: Address,
-    /// What they are sent.
+    /// The push.
     pub push: Push,
 }
 
 impl Letter {
-    /// What it counts for, in bytes.
+    /// Returns its cost in bytes.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         LETTER_BYTES + self.push.len()
     }
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub struct Mail {
     boxed: Mutex<Boxed>,
     waits: AtomicBool,
-    /// Letters that are not delivered, those that were taken included.
+    /// Bytes of undelivered letters, including taken ones.
     held_bytes: AtomicUsize,
-    /// Somebody waits until it is no longer crowded.
+    /// Whether a publisher waits until the box is no longer crowded.
     is_waited_for: AtomicBool,
 }
 
-/// What is in the box.
+/// Contents of the box.
 #[derive(Debug, Default)]
 pub struct Boxed {
-    /// Letters in the order in which they came.
+    /// Letters in the order in which they were posted.
     pub letters: Vec<Letter>,
-    /// Who missed a letter, and has to be closed.
+    /// Receivers that missed a letter and must be closed.
     pub missed: HashSet<Address>,
 }
 
 impl Mail {
-    /// Leaves a letter; whether the worker has to be woken for it.
+    /// Posts a letter. Returns whether the worker must be woken for it.
     #[must_use]
     pub fn post(&self, letter: Letter) -> bool {
         let mut boxed = self.lock();
@@ -92,14 +92,14 @@ impl Mail {
         !self.waits.swap(true, Ordering::AcqRel)
     }
 
-    /// Whether letters wait; those of the asking thread are seen for sure.
+    /// Whether letters wait. Letters that the calling thread posted are always seen.
     #[inline]
     #[must_use]
     pub fn waits(&self) -> bool {
         self.waits.load(Ordering::Acquire)
     }
 
-    /// Takes all that is there.
+    /// Takes the contents of the box.
     #[must_use]
     pub fn take(&self) -> Boxed {
         let mut boxed = self.lock();
@@ -107,20 +107,22 @@ impl Mail {
         std::mem::take(&mut boxed)
     }
 
-    /// Letters that counted for so many bytes are delivered. Whether somebody waits for the room.
+    /// Records that letters of so many bytes were delivered. Returns whether publishers wait for
+    /// that and can continue.
     #[must_use]
     pub fn delivered(&self, bytes: usize) -> bool {
         let before = self.held_bytes.fetch_sub(bytes, Ordering::SeqCst);
         before - bytes < CROWDED_BYTES / 2 && self.is_waited_for.swap(false, Ordering::SeqCst)
     }
 
-    /// Whether so much waits that publishers should wait, too; [`Mail::delivered`] then says when to
-    /// go on.
+    /// Whether so much waits that publishers should wait, too. Then a later [`Mail::delivered`]
+    /// returns `true` when they can continue.
     #[inline]
     #[must_use]
     pub fn is_crowded(&self) -> bool {
         self.held_bytes.load(Ordering::Relaxed) >= CROWDED_BYTES && {
-            // The other side lowers the number, then looks at the flag: one of the two sees it.
+            // The other side lowers the number, then reads the flag: one of the two sees the
+            // other's change.
             self.is_waited_for.store(true, Ordering::SeqCst);
             self.held_bytes.load(Ordering::SeqCst) >= CROWDED_BYTES / 2
         }

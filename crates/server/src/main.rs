@@ -1,4 +1,4 @@
-//! The `iolite` binary: everything is in the library.
+//! The `iolite` binary. The code is in the library.
 
 #[cfg(feature = "jemalloc")]
 mod jemalloc;
@@ -72,8 +72,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// A thread that panicked may hold what nobody else gives back, and what it was doing is half done: the
-/// process ends once that was told.
+/// Ends the process at a panic, after its message is written: the thread may hold something that no
+/// other thread can release, and its work is half done.
 fn end_at_a_panic() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -98,12 +98,13 @@ fn tell(done: Result<Done, OfflineError>, is_json: bool) -> ExitCode {
     }
 }
 
-/// Writes to standard output, and ends with `code`. Who reads no further, as `head` does, has what he wanted.
+/// Writes to standard output, and ends with `code`. A reader that stops early, as `head` does, has
+/// what it wanted.
 fn print(text: &str, code: u8) -> ExitCode {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            // Without standard error there is nobody to tell.
+            // Without standard error there is no place for the message.
             let _told = writeln!(io::stderr(), "standard output: {error}");
             ExitCode::FAILURE
         }

@@ -1,4 +1,5 @@
-//! The management port of this server: what it is told and where its commands run (room `console`).
+//! The management port of this server: the data that it shows, and where its commands run (room
+//! `console`).
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{self, Read as _, Write as _};
@@ -27,7 +28,7 @@ use crate::identity;
 use crate::node::{Managed, Node};
 use crate::statistics::{self, Sample};
 
-/// Bytes that either direction of a session's connection holds.
+/// Capacity of each direction of a session's connection, in bytes.
 const PIPE_BYTES: usize = 256 * 1024;
 
 impl Managed for Console {
@@ -40,17 +41,18 @@ impl Managed for Console {
     }
 }
 
-/// From now on spans are kept if they are to be sent. The port opens once workers serve, and what they do before counts, too.
+/// Starts recording spans, if they are to be exported. The port opens only once workers serve, and
+/// earlier spans count, too.
 pub(crate) fn keep_spans(node: &Node) {
     let config = node.core.config.current();
     let is_sent = config.http.port != 0 && Target::parse(&export(&config).endpoint).is_ok();
     node.core.shared.observer.spans.set_on(is_sent);
 }
 
-/// Opens the port if there is to be one.
+/// Opens the port if it is configured.
 ///
 /// # Errors
-/// When it cannot be listened on.
+/// The port cannot be listened on.
 pub(crate) fn open(node: &Arc<Node>, balancer: &Arc<Balancer>) -> io::Result<()> {
     let config = node.core.config.current();
     if config.http.port == 0 {
@@ -94,7 +96,8 @@ pub(crate) fn open(node: &Arc<Node>, balancer: &Arc<Balancer>) -> io::Result<()>
     Ok(())
 }
 
-/// What is sent to a collector. Where the directive names none, the variables of OpenTelemetry count.
+/// Returns the configuration of the export. If the directive names no collector, OpenTelemetry's
+/// environment variables apply.
 fn export(config: &Config) -> Export {
     let http = &config.http;
     let variable = |name| std::env::var(name).unwrap_or_default();
@@ -209,7 +212,7 @@ fn settings(config: &Config) -> io::Result<Settings> {
             None => (false, word.as_str()),
         };
         match addresses_of(host, http.port) {
-            // Where there is no such address, an optional one is left out.
+            // An optional address that does not exist is skipped.
             Ok(found) => addresses.extend(
                 found
                     .into_iter()
@@ -253,12 +256,12 @@ fn can_bind(address: &SocketAddr) -> bool {
     std::net::TcpListener::bind(SocketAddr::new(address.ip(), 0)).is_ok()
 }
 
-/// What the server tells.
+/// The data that the server shows.
 struct View {
     node: Arc<Node>,
-    /// The management thread's own way into the store.
+    /// The management thread's own store handle.
     store: Mutex<Handle>,
-    /// Turns of the workers at the last nudge.
+    /// Turns of the workers at the last check.
     turns: Mutex<Vec<u64>>,
 }
 
@@ -352,7 +355,7 @@ impl Figures for View {
     }
 }
 
-/// Where commands run.
+/// Connections on which commands run.
 struct Ways {
     node: Arc<Node>,
     balancer: Arc<Balancer>,
@@ -382,7 +385,7 @@ impl Sessions for Ways {
         }
         let (end, mut peer) = in_process_pair(PIPE_BYTES);
         peer.notify(notify);
-        // The address is that of who asks: limits of logins and the audit log tell who it was.
+        // The address is that of the HTTP client, because login limits and the audit log name it.
         let info = PeerInfo {
             peer: Endpoint::Tcp(from),
             local: Endpoint::InProcess,
@@ -422,7 +425,7 @@ impl Sessions for Ways {
     }
 }
 
-/// A request without keys, of which it is asked whether it may run.
+/// A request without keys, for a check whether it may run.
 struct OneCommand<'a>(&'a Node, &'a str);
 
 impl access::Request for OneCommand<'_> {

@@ -1,5 +1,5 @@
-//! A server that was built without encrypted connections: what [`Node`](crate::node::Node) asks of
-//! `tls.rs`, answered with nothing. The configuration lets nobody ask for more.
+//! A server that was built without TLS: the interface of `tls.rs` for [`Node`](crate::node::Node),
+//! without effect. The configuration refuses everything that would need more.
 
 use std::fmt;
 use std::io;
@@ -11,15 +11,15 @@ use reactor::{Balancer, Porter, Security};
 use crate::config::{Config, Tls};
 use crate::node::Node;
 
-/// See the module. It has a field, so that it is made as the other form is.
+/// See the module documentation. It has a field, so that it is constructed as the other variant is.
 #[derive(Debug, Default)]
 pub struct TlsSetup(());
 
-/// Never made.
+/// Never constructed.
 #[derive(Debug)]
 pub enum Prepared {}
 
-/// Never made.
+/// Never constructed.
 #[derive(Debug)]
 pub enum SetupError {}
 
@@ -60,7 +60,7 @@ impl TlsSetup {
     }
 }
 
-/// None.
+/// Returns none.
 #[must_use]
 pub fn user_names<'a>(_config: &Config, _security: &'a Security) -> Vec<&'a str> {
     Vec::new()

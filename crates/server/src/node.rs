@@ -1,7 +1,7 @@
-//! One running server: everything its workers share.
+//! One running server: everything that its workers share.
 //!
-//! `groups` is what there is, and `parts` what comes to it at the start; `settings` and `changes` are how the configuration
-//! is put into force, `workers` and `jobs` how others are reached.
+//! `groups` has the fields, and `parts` what is added to them at start. `settings` and `changes`
+//! put the configuration into force. `workers` and `jobs` reach other threads.
 
 mod changes;
 mod counting;
@@ -41,34 +41,34 @@ use crate::syslog::Syslog;
 pub use groups::{Core, Keeping, Process, Sessions, Work};
 pub(crate) use groups::{Describer, Managed};
 
-/// What the workers of one server share, in five groups.
+/// The state that the workers of one server share, in groups.
 pub struct Node {
-    /// What everything works with.
+    /// What every part works with.
     pub core: Core,
-    /// Who is connected, and what of them others have to know.
+    /// The connected clients, and what others need to know about them.
     pub sessions: Sessions,
-    /// Who does the work.
+    /// The threads that do the work.
     pub work: Work,
-    /// What is kept.
+    /// Persistence.
     pub keeping: Keeping,
     /// The process.
     pub process: Process,
-    /// Who follows whom.
+    /// Replication.
     pub replication: Replication,
-    /// What the control group has decided, where there is one.
+    /// The decisions of the control group, if there is one.
     pub group: Arc<View>,
-    /// What keeps this node in its cluster.
+    /// Membership of the cluster.
     pub cluster_mode: ClusterMode,
-    /// Hash slots on their way to or from other nodes.
+    /// Hash slots that move to or from other nodes.
     pub migrations: Migrations,
-    /// What keeps this node in the control group.
+    /// Membership of the control group.
     pub control: Control,
-    /// For clients whose requests other nodes answer.
+    /// Forwarding of requests that other nodes answer.
     pub forward: Forward,
 }
 
 impl Node {
-    /// A node over `store` that runs the commands of `table`, with nobody connected.
+    /// Makes a node over `store` that runs the commands of `table`, without clients.
     #[must_use]
     pub fn new(
         table: &'static Table,
@@ -116,7 +116,7 @@ impl Node {
             forward: Forward::default(),
         };
         node.apply_limits(&current);
-        // Told in the log; a server that is ranked otherwise serves as well.
+        // The log has the reason; a server with another rank works as well.
         let _refused = node.rank(&current);
         if let Some(password) = &current.password {
             node.core
@@ -128,30 +128,30 @@ impl Node {
         node
     }
 
-    /// Whether who connects is a user that has to say no password.
+    /// Whether a new client is a user without having to send a password.
     #[must_use]
     pub fn is_open(&self) -> bool {
         let default_user = self.core.shared.access.users.default_user();
         default_user.rules().needs_no_password()
     }
 
-    /// Says that so many bytes of data are being loaded. Until that [is over](Node::end_loading) clients
-    /// get nothing that needs data.
+    /// Records that `total_bytes` of data are being loaded. Until [`Node::end_loading`], requests
+    /// that need data are refused.
     pub fn begin_loading(&self, total_bytes: u64) {
         self.core.env.begin_loading(total_bytes);
     }
 
-    /// Says that all data is loaded.
+    /// Records that all data is loaded.
     pub fn end_loading(&self) {
         self.core.env.end_loading();
     }
 
-    /// Says how the main thread is woken when the server stops; called once.
+    /// Sets the waker that wakes the main thread when the server stops; called once.
     pub fn set_main_waker(&self, waker: Waker) {
         let _already_set = self.process.main_waker.set(waker);
     }
 
-    /// Asks all workers to stop; whether this call was the first to do so.
+    /// Asks all workers to stop. Returns whether this call was the first.
     pub fn stop(&self) -> bool {
         let first = !self.process.stopping.swap(true, Ordering::AcqRel);
         if first {
@@ -165,19 +165,19 @@ impl Node {
         first
     }
 
-    /// Whether the server is going down.
+    /// Whether the server is shutting down.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.process.stopping.load(Ordering::Acquire)
     }
 
-    /// Milliseconds since it started.
+    /// Returns the milliseconds since the start.
     #[must_use]
     pub fn uptime_ms(&self) -> u64 {
         self.uptime_ms_at(self.core.clock.monotonic_ns())
     }
 
-    /// Milliseconds from its start to a reading of the monotonic clock.
+    /// Returns the milliseconds from the start to a reading of the monotonic clock.
     #[must_use]
     pub fn uptime_ms_at(&self, monotonic_ns: u64) -> u64 {
         monotonic_ns.saturating_sub(self.process.started_ns) / 1_000_000

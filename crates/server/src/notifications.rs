@@ -1,9 +1,8 @@
-//! Keyspace notifications: which events clients may hear of, as `notify-keyspace-events` says.
+//! Keyspace notifications: the events that `notify-keyspace-events` publishes.
 //!
-//! A letter stands for a class of events or for a kind of channel: `K` for
-//! `__keyspace@N__:KEY`, whose messages are events, `E` for `__keyevent@N__:EVENT`, whose messages are
-//! keys. `A` is all classes but those of new and missed keys. Without a kind of channel nothing is
-//! sent.
+//! A letter stands for a class of events or for a kind of channel. `K` means `__keyspace@N__:KEY`,
+//! whose messages are events, and `E` means `__keyevent@N__:EVENT`, whose messages are keys. `A` is
+//! all classes except those of new and missed keys. Without a kind of channel nothing is sent.
 
 use store::EventClass;
 
@@ -21,7 +20,7 @@ const CLASSES: [(u8, EventClass); 10] = [
     (b'd', EventClass::MODULE),
 ];
 
-/// What `A` stands for.
+/// The classes of `A`.
 const ALL: EventClass = {
     let (mut all, mut at) = (EventClass::NONE, 0);
     while at < CLASSES.len() {
@@ -43,10 +42,10 @@ pub struct Notifications {
 }
 
 impl Notifications {
-    /// What letters ask for.
+    /// Parses letters.
     ///
     /// # Errors
-    /// Redis' sentence about a letter that means nothing.
+    /// Redis' sentence about a letter without meaning.
     pub fn parse(letters: &[u8]) -> Result<Self, String> {
         let mut asked = Self::default();
         for letter in letters {
@@ -77,14 +76,14 @@ impl Notifications {
         Ok(asked)
     }
 
-    /// The letters as CONFIG GET gives them back, which leave `n` out beside `A`, as in Redis.
+    /// Returns the letters as CONFIG GET shows them, without `n` beside `A`, as in Redis.
     #[must_use]
     pub fn show(self) -> String {
         let shows_new = !self.classes.has_all(ALL);
         self.letters(shows_new)
     }
 
-    /// The letters that ask for the same.
+    /// Returns letters that parse to the same value.
     #[must_use]
     pub fn write(self) -> String {
         self.letters(true)
@@ -113,7 +112,7 @@ impl Notifications {
         letters
     }
 
-    /// The classes of which something is sent.
+    /// Returns the classes whose events are sent.
     #[must_use]
     pub fn in_force(self) -> EventClass {
         if self.by_key || self.by_event {

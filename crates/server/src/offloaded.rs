@@ -1,5 +1,6 @@
-//! Offloaded requests that wait for other nodes or replicas: each is handed to a thread of its own, so that the thread for long
-//! commands goes on. That thread answers the client; so a request that is part of a transaction waits where it runs.
+//! Offloaded requests that wait for other nodes or replicas. Each is passed to a thread of its own,
+//! which answers the client, so that the thread for long commands continues. A request in a
+//! transaction cannot be answered that way, so it waits where it runs.
 
 use std::sync::Arc;
 
@@ -14,17 +15,17 @@ use crate::group::{directives, documents};
 use crate::job::Job;
 use crate::node::Node;
 
-/// What a client gets through its port whose request is offloaded.
+/// The part of a client's port for an offloaded request.
 pub(crate) struct Offloaded<'a> {
     node: &'a Arc<Node>,
-    /// What the thread for long commands is to do next.
+    /// The next jobs of the thread for long commands.
     pub(crate) queue: &'a Queue,
-    /// How many stops had been given up when the request came.
+    /// Number of shutdowns that were aborted before the request was received.
     pub(crate) aborted_stops: u64,
     pub(crate) asker: Asker,
-    /// The request is no transaction: its reply is that of one command.
+    /// Whether the request is no transaction: its reply is that of one command.
     is_alone: bool,
-    /// The request waits elsewhere, and is answered from there.
+    /// Whether the request waits elsewhere and is answered from there.
     pub(crate) is_answered_later: bool,
 }
 
@@ -40,13 +41,15 @@ impl<'a> Offloaded<'a> {
         }
     }
 
-    /// Has `hand_over` hand the request to a thread of its own, if it may be answered from there; whether it is.
+    /// Calls `hand_over` to pass the request to a thread of its own, if it may be answered from
+    /// there. Returns whether that succeeded.
     pub(crate) fn hand_over(&mut self, hand_over: impl FnOnce(&Self) -> bool) -> bool {
         self.is_answered_later = self.is_alone && hand_over(self);
         self.is_answered_later
     }
 
-    /// Has an order about the cluster carried out elsewhere; whether it is. Those that are wait for each other.
+    /// Carries out a cluster order on another thread. Returns whether it does. Such orders wait for
+    /// each other.
     pub(crate) fn order(&self, order: &ClusterOrder) -> bool {
         let (node, asker) = (Arc::clone(self.node), self.asker.clone());
         let order = order.clone();
@@ -63,7 +66,8 @@ impl<'a> Offloaded<'a> {
         })
     }
 
-    /// Has a node do less, or leave, and wait elsewhere for the control group to decide that; whether it does.
+    /// Orders a node to drain or leave, on another thread that waits for the control group's
+    /// decision. Returns whether it does.
     pub(crate) fn order_node(&self, named: &[u8], order: NodeOrder) -> bool {
         let (node, asker, named) = (Arc::clone(self.node), self.asker.clone(), named.to_owned());
         self.node.work.waiting.run("node-order", move || {
@@ -73,7 +77,8 @@ impl<'a> Offloaded<'a> {
         })
     }
 
-    /// Has directives of the control group changed, and wait elsewhere for it to take them; whether it does.
+    /// Changes directives of the control group, on another thread that waits for the group. Returns
+    /// whether it does.
     pub(crate) fn change_directives(&self, divided: &Divided, is_local: bool) -> bool {
         let (node, asker, divided) = (Arc::clone(self.node), self.asker.clone(), divided.clone());
         self.node.work.waiting.run("config-set", move || {
@@ -82,7 +87,8 @@ impl<'a> Offloaded<'a> {
         })
     }
 
-    /// Has users or libraries of the control group changed, and wait elsewhere for it to take them; whether it does.
+    /// Changes users or libraries of the control group, on another thread that waits for the group.
+    /// Returns whether it does.
     pub(crate) fn change_shared(&self, change: &Arc<SharedChange>) -> bool {
         let (node, asker, change) = (
             Arc::clone(self.node),
@@ -94,7 +100,8 @@ impl<'a> Offloaded<'a> {
         })
     }
 
-    /// Has this node give away what it leads, and wait for that elsewhere; whether it does.
+    /// Makes this node give its offices away, on another thread that waits for that. Returns
+    /// whether it does.
     pub(crate) fn leave_for_restart(&self) -> bool {
         let (node, asker) = (Arc::clone(self.node), self.asker.clone());
         self.node.work.waiting.run("give-away", move || {
@@ -104,14 +111,15 @@ impl<'a> Offloaded<'a> {
         })
     }
 
-    /// Has a stop wait for replicas elsewhere, or join the one that does so; whether that is the case.
+    /// Starts a shutdown that waits for replicas on another thread, or joins the present one.
+    /// Returns whether it does.
     pub(crate) fn stop(&self, request: ShutdownRequest) -> bool {
         if request.abort || request.now {
             return false;
         }
         let (node, asker) = (Arc::clone(self.node), self.asker.clone());
         let when_over = Box::new(move |stopped| {
-            // Where the server stops that is the answer.
+            // If the server stops, that is the answer.
             if let Err(error) = stopped {
                 asker.answer(&node, |_| Err(error));
             }

@@ -1,7 +1,7 @@
-//! How the kernel ranks this process when memory runs out (`oom-score-adj`).
+//! The score by which the kernel chooses a process to kill when memory runs out (`oom-score-adj`).
 //!
-//! The score that the process had before it was first changed is what relative ones count from, and what
-//! it gets back when the directive is turned off.
+//! Relative scores count from the score that the process had before the first change. The process
+//! gets that score back when the directive is turned off.
 
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -10,22 +10,23 @@ use crate::config::{Config, OomScore};
 
 const PATH: &str = "/proc/self/oom_score_adj";
 
-/// What the kernel takes.
+/// The range that the kernel accepts.
 const SCORES: std::ops::RangeInclusive<i32> = -1000..=1000;
 
-/// What is remembered of the process's score.
+/// State of the process's score.
 #[derive(Debug, Default)]
 pub(crate) struct OomRank {
-    /// The score before it was changed, while it is.
+    /// The score before the change, while it is changed.
     found: Mutex<Option<i32>>,
 }
 
 impl OomRank {
-    /// Gives the process the score that `config` asks for; nothing where it asks for none and none was
-    /// given.
+    /// Sets the process's score as `config` asks. Does nothing if it asks for none and none was
+    /// set.
     ///
     /// # Errors
-    /// When the kernel refuses, as it does a score below the one that an unprivileged process began with.
+    /// The kernel refuses, as it does for a score below the one that an unprivileged process
+    /// started with.
     pub(crate) fn apply(&self, config: &Config) -> io::Result<()> {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let before = match *found {

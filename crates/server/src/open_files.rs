@@ -1,4 +1,4 @@
-//! Room for clients, and for the segments of a tier: they are open files, and the system limits those.
+//! Limit of open files, which clients and segments of a tier need.
 
 use std::io;
 
@@ -7,19 +7,19 @@ use base::process;
 use crate::config::{ApplyError, Config, Settings, system_reason};
 use crate::log::Log;
 
-/// Files that are no clients: logs, files being written, libraries' own.
+/// Number of other files: logs, files being written, libraries' own.
 const RESERVED: u64 = 32;
-/// Files of one worker: its event loop, its wake-up, its listeners.
+/// Number of files of one worker: its event loop, its waker, its listeners.
 const PER_WORKER: u64 = 8;
-/// Files that a tier has in any case.
+/// Number of files that a tier has in any case.
 const TIER: u64 = 64;
-/// Files of a segment of a tier: one through the system's cache, and one past it.
+/// Number of files of a tier's segment: one through the system's cache, and one past it.
 const PER_SEGMENT: u64 = 2;
-/// Segments beyond those that are full: being written, and being written together.
+/// Number of segments besides full ones: those being written or compacted.
 const SPARE_SEGMENTS: u64 = 8;
 
-/// Makes room for `maxclients` at start. Where the system does not give it, `maxclients` becomes
-/// what there is room for, and the log says so.
+/// Raises the limit for `maxclients` at start. If the system does not permit it, lowers
+/// `maxclients` to what the limit permits, and logs that.
 pub fn make_room(settings: &mut Settings, log: &Log) {
     let config = settings.config();
     let wanted = wanted(&config);
@@ -51,10 +51,10 @@ pub fn make_room(settings: &mut Settings, log: &Log) {
     }
 }
 
-/// Makes room for a new `maxclients`.
+/// Raises the limit for a new `maxclients`.
 ///
 /// # Errors
-/// [`ApplyError`] with the number of clients there is room for.
+/// [`ApplyError`] with the number of clients that the limit permits.
 pub fn make_more_room(config: &Config) -> Result<(), ApplyError> {
     let wanted = wanted(config);
     let refuse = |reason: String| ApplyError {
@@ -73,14 +73,14 @@ pub fn make_more_room(config: &Config) -> Result<(), ApplyError> {
     )))
 }
 
-/// Makes room for the segments of a tier, beside the clients. Returns how many bytes it may take: `bytes_max`, or what there
-/// is room for.
+/// Raises the limit for the segments of a tier in addition to the clients. Returns how many bytes
+/// the tier may take: `bytes_max`, or what the limit permits.
 pub(crate) fn make_room_for_tier(config: &Config, bytes_max: u64, segment_bytes: u64) -> u64 {
     let segment_bytes = segment_bytes.max(1);
     let segments = bytes_max.div_ceil(segment_bytes) + SPARE_SEGMENTS;
     let more = segments.saturating_mul(PER_SEGMENT).saturating_sub(TIER);
     let Ok(files) = process::raise_open_files(wanted(config).saturating_add(more)) else {
-        // It was told when there was to be room for clients.
+        // The check for clients has already logged the failure.
         return bytes_max;
     };
     let files = TIER + files.now.saturating_sub(wanted(config)).min(more);
@@ -88,12 +88,13 @@ pub(crate) fn make_room_for_tier(config: &Config, bytes_max: u64, segment_bytes:
     bytes_max.min(segments.saturating_mul(segment_bytes))
 }
 
-/// Open files that the clients and workers of `config` take, and a tier in any case.
+/// Returns the number of open files for the clients and workers of `config`, and for a tier in any
+/// case.
 fn wanted(config: &Config) -> u64 {
     u64::from(config.clients_max) + others(config)
 }
 
-/// Clients there is room for among `files`.
+/// Returns how many clients `files` open files permit.
 fn clients_in(files: u64, config: &Config) -> u32 {
     let room = files.saturating_sub(others(config));
     u32::try_from(room).unwrap_or(u32::MAX)

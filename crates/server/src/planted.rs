@@ -1,31 +1,32 @@
-//! Mistakes that tests plant in whole servers, to see that they find them. A server that is built with the feature `planted`
-//! makes the one that its environment names.
+//! Bugs that tests plant in whole servers, to check that they find them. A server that is built
+//! with the feature `planted` has the bug that its environment names.
 //!
-//! In a build for users the question whether one is on is a constant, and nothing is read from the environment.
+//! In a build for users, the test for a bug is a constant, and nothing is read from the
+//! environment.
 
 use std::cell::Cell;
 use std::sync::Arc;
 
 use base::clock::{Clock, SystemClock};
 
-/// A mistake that can be planted.
+/// A bug that can be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     /// A replica applies every frame twice.
     ApplyTwice,
-    /// A replica does not apply the first frame that comes after a link broke.
+    /// A replica does not apply the first frame after a link was interrupted.
     SkipAtReconnect,
 }
 
 base::planted!(Bug);
 
-/// What the environment calls the mistake that a server is to make.
+/// Environment variable that names the bug.
 pub const VARIABLE: &str = "PLANTED_BUG";
 
-/// Plants what the environment names.
+/// Plants the bug that the environment names.
 ///
 /// # Errors
-/// A name that is none.
+/// The name is unknown.
 #[cfg(feature = "planted")]
 pub fn from_environment() -> Result<(), String> {
     let Ok(name) = std::env::var(VARIABLE) else {
@@ -42,17 +43,18 @@ pub fn from_environment() -> Result<(), String> {
     Ok(())
 }
 
-/// By how many parts in a million a server's clock goes faster than the machine's.
+/// Environment variable with the excess of the server's clock rate over the machine's, in parts per
+/// million.
 #[cfg(feature = "planted")]
 const CLOCK_VARIABLE: &str = "PLANTED_CLOCK_PPM";
 
-/// The clock of a server.
+/// Returns the clock of a server.
 #[cfg(not(feature = "planted"))]
 pub(crate) fn clock() -> Arc<dyn Clock> {
     Arc::new(SystemClock::new())
 }
 
-/// The clock of a server, whose rate is another one where the environment says so.
+/// Returns the clock of a server, with another rate if the environment says so.
 #[cfg(feature = "planted")]
 pub(crate) fn clock() -> Arc<dyn Clock> {
     let text = std::env::var(CLOCK_VARIABLE).ok();
@@ -63,7 +65,7 @@ pub(crate) fn clock() -> Arc<dyn Clock> {
     })
 }
 
-/// A clock by which leases are counted at another rate. What is told of the time of day is right.
+/// A clock that counts leases at another rate. Its time of day is right.
 #[cfg(feature = "planted")]
 struct Drifting {
     real: SystemClock,
@@ -92,11 +94,11 @@ impl Clock for Drifting {
 }
 
 thread_local! {
-    /// This thread has just attached to a primary.
+    /// Whether this thread has just attached to a primary.
     static HAS_ATTACHED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A replica attaches, on this thread.
+/// Records that a replica attaches, on this thread.
 #[inline]
 pub(crate) fn note_attach() {
     if is_on(Bug::SkipAtReconnect) {
@@ -104,7 +106,7 @@ pub(crate) fn note_attach() {
     }
 }
 
-/// Whether the frame that is next is not applied.
+/// Whether the next frame is skipped.
 #[inline]
 pub(crate) fn skips_frame() -> bool {
     is_on(Bug::SkipAtReconnect) && HAS_ATTACHED.replace(false)

@@ -1,8 +1,9 @@
-//! Asking again and again: for threads that may wait, and for what tells nobody when it has changed.
+//! Polling, for threads that may wait and for state without notification of its changes.
 
 use std::time::Duration;
 
-/// Asks until there is an answer, or has asked for `time`; asks once at least. Sleeps so long between two times.
+/// Calls `ask` until it returns an answer, or for `time`; at least once. Sleeps for `pause` between
+/// two calls.
 pub(crate) fn poll<T>(
     time: Duration,
     pause: Duration,

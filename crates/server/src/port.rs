@@ -1,4 +1,4 @@
-//! The server as commands see it: [`engine::ServerPort`] over a [`Node`].
+//! The interface of the server for commands: [`engine::ServerPort`] over a [`Node`].
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -44,24 +44,24 @@ pub struct Port<'a> {
     node: &'a Node,
     peer_is_local: bool,
     local: Option<Local<'a>>,
-    /// Of the thread beside the workers.
+    /// State of an offloaded request, on the thread for these.
     offloaded: Option<Offloaded<'a>>,
-    /// It is of who applies the log of a primary.
+    /// Whether it belongs to the applier of a primary's log.
     is_of_log: bool,
 }
 
-/// What a worker's own clients get through it.
+/// State for clients of the worker itself.
 struct Local<'a> {
     deliveries: &'a mut Deliveries,
     connection: ConnectionId,
-    /// How many pushes this thread had posted to its own worker when this was looked at last.
+    /// Number of pushes that this thread had posted to its own worker at the last check.
     own_posts: u64,
     /// The log, if there is one.
     log: Option<LogView<'a>>,
 }
 
 impl<'a> Port<'a> {
-    /// The port for a client; `peer_is_local` when it came over loopback or a Unix socket.
+    /// Makes the port for a client. `peer_is_local` says whether it uses loopback or a Unix socket.
     #[must_use]
     pub fn new(node: &'a Node, peer_is_local: bool) -> Self {
         Self {
@@ -73,7 +73,7 @@ impl<'a> Port<'a> {
         }
     }
 
-    /// The port for who applies the log of a primary.
+    /// Makes the port for the applier of a primary's log.
     pub(crate) fn of_log(node: &'a Node) -> Self {
         Self {
             is_of_log: true,
@@ -81,7 +81,7 @@ impl<'a> Port<'a> {
         }
     }
 
-    /// The same for a client whose request is offloaded.
+    /// Makes the port for a client whose request is offloaded.
     pub(crate) fn of_offloaded(
         node: &'a Arc<Node>,
         job: &Job,
@@ -94,20 +94,20 @@ impl<'a> Port<'a> {
         }
     }
 
-    /// Whether the offloaded request goes on elsewhere, and is answered from there.
+    /// Whether the offloaded request continues elsewhere and is answered from there.
     pub(crate) fn is_answered_later(&self) -> bool {
         self.offloaded
             .as_ref()
             .is_some_and(|it| it.is_answered_later)
     }
 
-    /// Has an offloaded request go on elsewhere, if it may; whether it does.
+    /// Lets an offloaded request continue elsewhere, if it may. Returns whether it does.
     fn hand_over(&mut self, hand_over: impl FnOnce(&Offloaded<'_>) -> bool) -> bool {
         let offloaded = self.offloaded.as_mut();
         offloaded.is_some_and(|own| own.hand_over(hand_over))
     }
 
-    /// The same for a client that a worker runs commands for by itself.
+    /// Makes the port for a worker's own client.
     pub(crate) fn of_worker(
         node: &'a Node,
         peer_is_local: bool,
@@ -294,7 +294,8 @@ impl ConfigPort for Port<'_> {
                 if !may_wait {
                     return Err(CommandError::Aside);
                 }
-                // What is this node's own may begin a log: all threads take that up that enter the store.
+                // A directive of this node may start a log, which needs every thread that enters
+                // the store.
                 if divided.own.is_empty()
                     && self.hand_over(|own| own.change_directives(&divided, is_local))
                 {
@@ -375,7 +376,8 @@ impl ClientsPort for Port<'_> {
     }
 }
 
-/// Closes connections; that of the caller is left to the caller, and told.
+/// Closes connections. If the caller's is among them, reports that, and leaves closing it to the
+/// caller.
 pub(crate) fn kill_clients(node: &Node, caller: u64, filter: &ClientFilter) -> KillCount {
     let mut count = KillCount::default();
     let now_unix_ms = node.core.clock.now_unix_ms();
@@ -387,7 +389,7 @@ pub(crate) fn kill_clients(node: &Node, caller: u64, filter: &ClientFilter) -> K
             node.replication.kill(&client);
         } else if let Some(worker) = node.workers().get(client.worker) {
             client.set_flag(ClientRecord::KILLED, true);
-            // From now on nothing is taken for it.
+            // From now on no other thread can serve its wait.
             let _waited = client.waiter().is_some_and(|waiter| waiter.claim());
             worker.post(Message::Kill {
                 client: client.id,
@@ -437,7 +439,8 @@ impl PubSubPort for Port<'_> {
         let is_cluster = node.core.shared.hash_slots.is_on();
         let is_primary = node.replication.role() == Role::Primary;
         if is_cluster || node.group.is_there() {
-            // What a member of a group may append is decided elsewhere: it goes beside the log.
+            // Other rules decide what a member of a group may append, so messages are relayed
+            // beside the log.
             if (is_cluster || is_primary)
                 && let Some(group) = node.control.part()
             {
@@ -446,7 +449,7 @@ impl PubSubPort for Port<'_> {
         } else {
             published.is_for_replicas = is_primary && !node.replication.replicas.is_empty();
         }
-        // A primary's log waits for no subscriber.
+        // The log of a primary does not wait for subscribers.
         published.is_crowded &= !self.is_of_log;
         published
     }
@@ -459,7 +462,7 @@ impl PubSubPort for Port<'_> {
         reply: &mut Reply<'_>,
     ) -> Topic {
         let Some(local) = &mut self.local else {
-            // Only workers run this, for their own clients.
+            // Only workers run this for real, for their own clients.
             let name = Arc::from(name);
             return Topic { kind, name };
         };
@@ -628,10 +631,11 @@ impl ProcessPort for Port<'_> {
                 .as_ref()
                 .is_some_and(|it| it.aborted_stops != given_up)
         {
-            // It stood behind one that was given up: who gave that up meant all that waited.
+            // It was queued behind a shutdown that was aborted: the abort applied to all queued
+            // ones.
             return Err(SHUTDOWN_FAILED);
         }
-        // It may wait for replicas or for the disk, and is counted as long as it does.
+        // It may wait for replicas or for the disk, and counts as blocked meanwhile.
         let Some(own) = offloaded else {
             return self.node.shut_down(request);
         };
@@ -653,7 +657,7 @@ impl ProcessPort for Port<'_> {
     }
 
     fn rest(&mut self) {
-        // What is waited for may be what a worker sees to in its turns, and all of them may sleep.
+        // A worker's turn may be needed for what the caller waits for, and all workers may sleep.
         if let Some(worker) = self.node.workers().first() {
             worker.wake();
         }
@@ -675,7 +679,7 @@ impl ProcessPort for Port<'_> {
                 .core
                 .log
                 .warning(format_args!("Slow script detected: still in execution."));
-            // Who waits for its keys looks again, and is told.
+            // Clients that wait for its keys try again, and get the error.
             self.node.broadcast(&Message::KeysFree);
         }
         if let (Some(own), Some(text)) = (

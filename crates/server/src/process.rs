@@ -1,25 +1,26 @@
-//! What the operating system says about this process: memory and processor time.
+//! Memory and processor time of this process, as the operating system reports them.
 
 use std::fs;
 use std::sync::OnceLock;
 
 use crate::cgroup;
 
-/// Memory of this process; 0 where the system does not say.
+/// Memory of this process; 0 if the system does not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessMemory {
-    /// Bytes that are in memory.
+    /// Resident bytes.
     pub resident_bytes: u64,
     /// The part of them that no file backs.
     pub private_bytes: u64,
 }
 
-/// Below this the process is walked page by page to know what it holds. The counters of `statm` are
-/// kept per processor and told in batches: on a machine with many of them they are megabytes behind,
-/// which is much of a small process and little of a large one, while a walk costs the large one more.
+/// Size below which the page tables of the process are walked to measure its memory. The counters
+/// of `statm` are kept per processor and merged in batches: on a machine with many processors they
+/// lag by megabytes. That is much of a small process and little of a large one, while a walk costs
+/// the large one more.
 const WALKED_BELOW_BYTES: u64 = 64 << 20;
 
-/// What this process holds now.
+/// Returns the present memory of this process.
 #[must_use]
 pub fn memory() -> ProcessMemory {
     let counted = memory_counted();
@@ -29,7 +30,7 @@ pub fn memory() -> ProcessMemory {
     memory_walked().unwrap_or(counted)
 }
 
-/// What the counters say.
+/// Returns the memory by the counters.
 fn memory_counted() -> ProcessMemory {
     let text = fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let mut pages = text.split(' ').skip(1).map_while(|word| word.parse().ok());
@@ -40,7 +41,7 @@ fn memory_counted() -> ProcessMemory {
     }
 }
 
-/// What the page tables say.
+/// Returns the memory by the page tables.
 fn memory_walked() -> Option<ProcessMemory> {
     let text = fs::read_to_string("/proc/self/smaps_rollup").ok()?;
     let bytes = |name: &str| -> Option<u64> {
@@ -54,8 +55,9 @@ fn memory_walked() -> Option<ProcessMemory> {
     })
 }
 
-/// Bytes of memory that this process may have: the machine's, or fewer where a [control group](crate::cgroup) of it has a limit;
-/// 0 where the system says neither. As it was when it was first asked for.
+/// Returns the bytes of memory that this process may have: the machine's, or fewer if a [control
+/// group](crate::cgroup) of the process has a limit; 0 if the system reports neither. The first
+/// result is kept.
 #[must_use]
 pub fn usable_bytes() -> u64 {
     static BYTES: OnceLock<u64> = OnceLock::new();
@@ -72,7 +74,7 @@ fn usable_of(machine_bytes: u64, limit_bytes: Option<u64>) -> u64 {
     }
 }
 
-/// Bytes of memory the machine has, whoever may have them; 0 where the system does not say.
+/// Returns the bytes of memory of the machine; 0 if the system does not report them.
 #[must_use]
 pub fn machine_bytes() -> u64 {
     // SAFETY: sysconf takes a number and returns one; it touches no memory of ours.
@@ -80,7 +82,7 @@ pub fn machine_bytes() -> u64 {
     u64::try_from(pages).unwrap_or(0) * page_bytes()
 }
 
-/// System, release and machine, as `uname` names them.
+/// Returns system, release and machine, as `uname` names them.
 #[must_use]
 pub fn operating_system() -> String {
     let mut names = std::mem::MaybeUninit::<libc::utsname>::zeroed();
@@ -120,7 +122,7 @@ pub struct ProcessorTime {
     pub user_us: u64,
 }
 
-/// Whose processor time.
+/// Scope of processor time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
     /// All threads of this process.
@@ -131,7 +133,7 @@ pub enum Whose {
     Children,
 }
 
-/// Processor time used so far.
+/// Returns the processor time used so far.
 #[must_use]
 pub fn processor_time(whose: Whose) -> ProcessorTime {
     let who = match whose {
@@ -164,7 +166,7 @@ mod tests {
     fn a_limit_counts_where_the_machine_has_more() {
         assert_eq!(usable_of(64 << 30, None), 64 << 30);
         assert_eq!(usable_of(64 << 30, Some(1 << 30)), 1 << 30);
-        // As the first version of control groups says that there is none.
+        // The first version of control groups reports no limit as this number.
         assert_eq!(usable_of(64 << 30, Some(0x7fff_ffff_ffff_f000)), 64 << 30);
         assert_eq!((usable_of(0, Some(5)), usable_of(0, None)), (5, 0));
     }

@@ -1,33 +1,35 @@
-//! Pages of the program that are in memory though only the start needed them.
+//! Release of program pages that only the start needed.
 //!
-//! The system maps sixteen pages around each place of the program that is executed or read, so that after a start two
-//! thirds of it count as memory of the process, more than an empty store has; the loader's list of relocations, a
-//! megabyte, is read once and never again. They are let go once: what is used again comes back from the system's cache
-//! with a fault of some tenths of a microsecond per page, and the rest stays away.
+//! The system maps sixteen pages around each place of the program that is executed or read. So
+//! after a start two thirds of the program count as memory of the process, more than an empty store
+//! has. The loader's list of relocations, a megabyte, is read only once. These pages are released
+//! once. Pages that are used again come back from the system's cache with a fault of some tenths of
+//! a microsecond each, and the rest stays released.
 
-/// Lets go of all pages of code and constants. A breakpoint that a debugger has set before is lost by that.
+/// Releases all pages of code and constants. Breakpoints that a debugger has set before are lost.
 #[cfg(all(target_os = "linux", not(miri)))]
 pub(crate) fn let_go() {
-    // SAFETY: the function has the type that is called, and takes no data. The loader keeps its list of libraries
-    // meanwhile.
+    // SAFETY: the function has the type that is called, and takes no data. The loader keeps its
+    // list of libraries during the call.
     unsafe { libc::dl_iterate_phdr(Some(let_go_of), std::ptr::null_mut()) };
 }
 
-/// Nothing: other systems do not forget pages that way.
+/// Does nothing: other systems do not release pages that way.
 #[cfg(not(all(target_os = "linux", not(miri))))]
 pub(crate) fn let_go() {}
 
-/// Lets go of the code and the constants of the program or of one library.
+/// Releases the code and the constants of the program or of one library.
 #[cfg(all(target_os = "linux", not(miri)))]
 unsafe extern "C" fn let_go_of(
     info: *mut libc::dl_phdr_info,
     _bytes: usize,
     _data: *mut libc::c_void,
 ) -> libc::c_int {
-    // SAFETY: `dl_iterate_phdr` passes a valid description with as many segments as it says; the size of a page is a
-    // constant. A segment that is not writable is as the file has it (nothing is relocated in one on 64-bit systems: what
-    // the loader relocates and protects afterwards lies in a writable segment), so that what is let go is read again as
-    // it was, whoever uses it meanwhile. Only whole pages of the segment are named.
+    // SAFETY: `dl_iterate_phdr` passes a valid description with as many segments as it says; the
+    // size of a page is a constant. A segment that is not writable has the file's contents (nothing
+    // is relocated in one on 64-bit systems: what the loader relocates and protects afterwards lies
+    // in a writable segment). So released pages are read again unchanged, whichever thread uses
+    // them meanwhile. Only whole pages of the segment are named.
     unsafe {
         let page = libc::sysconf(libc::_SC_PAGESIZE);
         let page = usize::try_from(page).unwrap_or(1 << 16);
@@ -59,7 +61,7 @@ fn bytes(number: u64) -> usize {
 mod tests {
     use super::*;
 
-    /// Bytes of files that are mapped and in memory.
+    /// Returns the resident bytes of mapped files.
     fn of_files() -> u64 {
         let text = std::fs::read_to_string("/proc/self/status").unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix("RssFile:"));

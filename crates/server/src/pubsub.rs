@@ -1,18 +1,18 @@
-//! Who is subscribed to what, and the way of a message to them.
+//! Subscriptions, and delivery of a message to the subscribers.
 //!
 //! ```text
 //!   publish ──► topic: workers with subscribers, and how many ──► one letter for each such worker
 //!                                                                   └─► its subscribers (`worker`)
 //! ```
 //!
-//! The tables here know workers, not clients: which of its clients get a message is known to a worker
-//! alone, so that a message costs one letter a worker, and the fan-out runs on all of them.
+//! The tables here know workers, not clients: only a worker knows which of its clients get a
+//! message. So a message costs one letter per worker, and the fan-out runs on all of them.
 //!
-//! Invariant: letters of a topic are posted with the topic's lock held, and a worker enters or leaves
-//! a topic with that lock held, too. A worker that takes its mail meanwhile knows that everything
-//! published before is in it, and nothing that is published after.
+//! Invariant: letters of a topic are posted with the topic's lock held, and a worker enters or
+//! leaves a topic with that lock held, too. A worker that takes its mail under that lock has
+//! everything that was published before, and nothing that is published after.
 //!
-//! All locks are leaves held for moments, so that keys may be locked while something is published.
+//! All locks are leaves and held only briefly, so that keys may be locked during a publication.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -25,16 +25,16 @@ use engine::{Published, Push, Topic, TopicKind};
 use crate::link::WorkerLink;
 use crate::mail::{Address, Letter};
 
-/// Tables of channels have so many parts, each with a lock.
+/// Number of parts of a table of channels, each with a lock.
 const PARTS: usize = 64;
 
-/// A message that is longer is formatted before anything is locked.
+/// Length from which a message is formatted before any lock is taken.
 const LONG_MESSAGE_BYTES: usize = 4096;
 
-/// Workers with subscribers of one topic, and how many each has.
+/// Workers with subscribers of one topic, and the number of subscribers of each.
 type Members = Vec<(usize, usize)>;
 
-/// See the module.
+/// See the module documentation.
 pub struct PubSub {
     workers: OnceLock<Arc<[WorkerLink]>>,
     channels: Channels,
@@ -56,21 +56,21 @@ impl Default for PubSub {
 }
 
 impl PubSub {
-    /// Says how workers are reached; once.
+    /// Sets the links to the workers; called once.
     pub fn set_workers(&self, workers: Arc<[WorkerLink]>) {
         let _already_set = self.workers.set(workers);
     }
 
-    /// Whether anybody is subscribed to a channel or a pattern: nothing has to be published
-    /// otherwise.
+    /// Whether there is any subscription to a channel or a pattern. Otherwise nothing has to be
+    /// published.
     #[inline]
     #[must_use]
     pub fn has_subscribers(&self) -> bool {
         self.channels.count() > 0 || self.patterns_count() > 0
     }
 
-    /// Sends a message to the subscribers of a channel, and of the patterns that its name matches
-    /// unless it is a shard channel. Waits for nothing; keys may be locked.
+    /// Sends a message to the subscribers of a channel and, unless it is a shard channel, of the
+    /// patterns that match its name. Never blocks; keys may be locked.
     pub fn publish(&self, kind: TopicKind, channel: &[u8], message: &[u8]) -> Published {
         let table = self.channels_of(kind);
         let mut published = Published::default();
@@ -139,8 +139,8 @@ impl PubSub {
         }
     }
 
-    /// Counts a subscriber of a worker in. `meanwhile` is called while nothing can be published to the
-    /// topic. Gives the topic with the name that all share.
+    /// Counts a new subscriber of a worker. Calls `meanwhile` while nothing can be published to the
+    /// topic. Returns the topic with the shared name.
     pub fn enter(
         &self,
         kind: TopicKind,
@@ -166,7 +166,7 @@ impl PubSub {
         Topic { kind, name }
     }
 
-    /// Counts a subscriber of a worker out; `meanwhile` as above.
+    /// Uncounts a subscriber of a worker; `meanwhile` as above.
     pub fn leave(&self, topic: &Topic, worker: usize, meanwhile: impl FnOnce()) {
         if topic.kind != TopicKind::Pattern {
             let table = self.channels_of(topic.kind);
@@ -186,7 +186,7 @@ impl PubSub {
         meanwhile();
     }
 
-    /// How many clients are subscribed to a channel.
+    /// Returns the number of subscribers of a channel.
     #[must_use]
     pub fn subscribers(&self, kind: TopicKind, channel: &[u8]) -> usize {
         let part = self.channels_of(kind).lock(channel);
@@ -194,7 +194,7 @@ impl PubSub {
         members.map(|(_, count)| count).sum()
     }
 
-    /// The channels with subscribers.
+    /// Returns the channels with subscribers.
     #[must_use]
     pub fn channels(&self, kind: TopicKind) -> Vec<Arc<[u8]>> {
         let parts = self.channels_of(kind).parts.iter();
@@ -203,13 +203,13 @@ impl PubSub {
             .collect()
     }
 
-    /// How many channels have subscribers.
+    /// Returns the number of channels with subscribers.
     #[must_use]
     pub fn channels_count(&self, kind: TopicKind) -> usize {
         self.channels_of(kind).count()
     }
 
-    /// How many different patterns have subscribers.
+    /// Returns the number of different patterns with subscribers.
     #[inline]
     #[must_use]
     pub fn patterns_count(&self) -> usize {
@@ -293,7 +293,7 @@ fn count_in(members: &mut Members, worker: usize) {
     }
 }
 
-/// Counts a subscriber out; whether nobody is left.
+/// Uncounts a subscriber. Returns whether none is left.
 fn is_last_out(members: &mut Members, worker: usize) -> bool {
     if let Some(member) = members.iter_mut().find(|member| member.0 == worker) {
         member.1 -= 1;

@@ -1,4 +1,4 @@
-//! Reads at level quorum at a replica: what they wait for.
+//! Waits of reads at level quorum at a replica.
 //!
 //! ```text
 //!   worker: next() ─► question to the primary of the shard: what is committed? ─► its term, a sequence, a control index
@@ -6,44 +6,45 @@
 //!   requests run ◄── over ◄── of that term or a later one, all of it applied, of that control state ◄┘
 //! ```
 //!
-//! The primary answers as it answers a read of its own: its lease stands, or its members confirm it. So whatever was answered at
-//! level quorum before the question began is below the sequence; and a replica applies what is committed and nothing else. A
-//! hash slot that has moved since is another's in the control state of that index.
+//! The primary answers as for a read of its own: its lease holds, or its members confirm it. So
+//! everything that was answered at level quorum before the question began is below the sequence,
+//! and a replica applies only what is committed. A hash slot that has moved since belongs to
+//! another shard in the control state of that index.
 //!
-//! One question goes on at a time, for all that wait.
+//! Only one question is pending at a time, for all waiting requests.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::rounds::Rounds;
 
-/// What a primary answers.
+/// The answer of a primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Readable {
     /// The term of its office.
     pub(crate) term: u64,
-    /// What is committed.
+    /// The committed sequence.
     pub(crate) sequence: u64,
-    /// The index of the control state that it has.
+    /// The index of the primary's control state.
     pub(crate) index: u64,
 }
 
-/// How far this replica is.
+/// State of this replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Standing {
-    /// It follows a primary, and has what that had when it came.
+    /// Whether it follows a primary, and has what the primary had when it attached.
     pub(crate) is_online: bool,
     /// The term that it follows.
     pub(crate) term: u64,
-    /// What it knows to be committed.
+    /// The sequence that it knows to be committed.
     pub(crate) committed: u64,
-    /// Up to here its data is.
+    /// The sequence up to which its data is applied.
     pub(crate) applied: u64,
 }
 
-/// Asks the primary in the round of that number; waits for nothing.
+/// Sends the question of the round with that number to the primary. Never blocks.
 pub(crate) type Asker = Box<dyn Fn(u64) + Send + Sync>;
 
-/// See the module.
+/// See the module documentation.
 #[derive(Default)]
 pub(crate) struct ReplicaReads {
     rounds: Rounds,
@@ -54,28 +55,28 @@ pub(crate) struct ReplicaReads {
 #[derive(Default)]
 struct State {
     standing: Standing,
-    /// The control state that requests go by.
+    /// The index of the control state that requests use.
     index: u64,
-    /// The answer of the round that goes on.
+    /// The answer of the present round.
     answer: Option<Readable>,
     asked_ms: u64,
 }
 
 impl ReplicaReads {
-    /// Says who asks; once.
+    /// Sets the function that asks; called once.
     #[cfg(feature = "cluster")]
     pub(crate) fn set_asker(&self, asker: Asker) {
         let _already_set = self.asker.set(asker);
     }
 
-    /// The number of a round that begins after this call.
+    /// Returns the number of a round that begins after this call.
     pub(crate) fn next(&self, now_ms: u64) -> u64 {
         let number = self.rounds.next();
         self.begin(now_ms);
         number
     }
 
-    /// The newest round that is over.
+    /// Returns the number of the newest finished round.
     pub(crate) fn over(&self) -> u64 {
         self.rounds.over()
     }
@@ -93,14 +94,14 @@ impl ReplicaReads {
         self.ask(begun);
     }
 
-    /// Not with anything locked: that nobody can be asked is told at once.
+    /// Asks. Nothing may be locked, because a failure is reported at once from within this call.
     fn ask(&self, round: Option<u64>) {
         if let (Some(asker), Some(round)) = (self.asker.get(), round) {
             asker(round);
         }
     }
 
-    /// Asks anew where nothing was answered for so long.
+    /// Asks again if there was no answer for `after_ms`.
     #[cfg(feature = "cluster")]
     pub(crate) fn ask_again(&self, now_ms: u64, after_ms: u64) {
         let again = {
@@ -116,7 +117,7 @@ impl ReplicaReads {
         self.ask(again);
     }
 
-    /// The primary has answered in a round; whether those that wait may go on.
+    /// Records the primary's answer in a round. Returns whether waiting requests can continue.
     #[cfg(feature = "cluster")]
     pub(crate) fn note_answer(&self, round: u64, answer: Readable, now_ms: u64) -> bool {
         self.change(now_ms, |state| {
@@ -126,18 +127,19 @@ impl ReplicaReads {
         })
     }
 
-    /// How far this replica is now; whether those that wait may go on.
+    /// Records the present state of this replica. Returns whether waiting requests can continue.
     pub(crate) fn note_standing(&self, standing: Standing, now_ms: u64) -> bool {
         self.change(now_ms, |state| state.standing = standing)
     }
 
-    /// Requests go by the control state of that index from here on; whether those that wait may go on.
+    /// Records the index of the control state that requests use from now on. Returns whether
+    /// waiting requests can continue.
     #[cfg(feature = "cluster")]
     pub(crate) fn note_index(&self, index: u64, now_ms: u64) -> bool {
         self.change(now_ms, |state| state.index = index)
     }
 
-    /// This node follows nobody any more. What was asked is asked anew.
+    /// Records that this node follows no primary any more. The pending question is asked again.
     pub(crate) fn end_following(&self) {
         let mut state = self.lock();
         state.standing = Standing::default();
@@ -166,16 +168,16 @@ impl ReplicaReads {
 }
 
 impl State {
-    /// Whether all is here, and nothing else, that the answer is about.
+    /// Whether this replica has everything that the answer names, and nothing uncommitted.
     fn is_readable(&self) -> bool {
         let (Some(answer), standing) = (self.answer, self.standing) else {
             return false;
         };
         standing.is_online
-            // What a later primary has begins with all that was committed in a term before.
+            // The log of a later primary contains everything that was committed in earlier terms.
             && standing.term >= answer.term
             && standing.applied >= answer.sequence
-            // A full sync may have brought what is not committed yet.
+            // A full sync may have brought data that is not committed yet.
             && standing.applied <= standing.committed
             && self.index >= answer.index
     }
@@ -200,7 +202,7 @@ mod tests {
         index: 7,
     };
 
-    /// A replica that follows in term 4 and was asked to read.
+    /// Returns a replica that follows in term 4, with a pending question.
     fn asked() -> (ReplicaReads, u64) {
         let reads = ReplicaReads::default();
         reads.note_index(7, 0);

@@ -1,9 +1,9 @@
-//! The rest of a thread between two pieces of work, which ends early when the thread is to end.
+//! The rest of a thread between two pieces of work, which ends early if the thread must end.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Rest {
     is_over: Mutex<bool>,
@@ -11,11 +11,11 @@ pub(crate) struct Rest {
 }
 
 impl Rest {
-    /// Sleeps for so long; less where the thread is to end, or is woken.
+    /// Sleeps for `time`; less if the thread must end or is woken.
     pub(crate) fn sleep(&self, time: Duration) {
         let is_over = self.lock();
         if !*is_over {
-            // Who wakes early looks once more, no harm done.
+            // A thread that wakes up early checks once more, which does no harm.
             let _woken = self.changed.wait_timeout(is_over, time);
         }
     }
@@ -25,13 +25,13 @@ impl Rest {
         self.changed.notify_all();
     }
 
-    /// Says that the thread is to end.
+    /// Requests the end of the thread.
     pub(crate) fn end(&self) {
         *self.lock() = true;
         self.changed.notify_all();
     }
 
-    /// Whether the thread is to end.
+    /// Whether the thread must end.
     pub(crate) fn is_over(&self) -> bool {
         *self.lock()
     }

@@ -5,14 +5,15 @@
 //!   next() = 8 ─┴──────────────────► end(7), begin() = 8 ─────────────────► end(8): both may go on
 //! ```
 //!
-//! Who waits is given the number of a round that begins after it asked for it. Whoever calls [`Rounds::begin`] and
-//! [`Rounds::end`] holds one lock; after [`Rounds::next`] somebody does, so that no round is forgotten.
+//! A waiter gets the number of a round that begins after its call. Callers of [`Rounds::begin`] and
+//! [`Rounds::end`] hold one lock. After [`Rounds::next`] one of them is called, so that no round is
+//! forgotten.
 //!
-//! Invariant: numbers rise, and no round begins before the one before has ended or was given up.
+//! Invariant: numbers rise, and no round begins before the previous one has ended or was given up.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Rounds {
     begun: AtomicU64,
@@ -22,32 +23,32 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    /// The number of a round that begins after this call.
+    /// Returns the number of a round that begins after this call.
     pub(crate) fn next(&self) -> u64 {
         let number = self.begun.load(Ordering::SeqCst) + 1;
         self.wanted.fetch_max(number, Ordering::SeqCst);
         number
     }
 
-    /// Begins the next round, where none goes on and somebody waits for it; its number.
+    /// Begins the next round, if none is going on and something waits for it. Returns its number.
     pub(crate) fn begin(&self) -> Option<u64> {
         let begun = self.begun.load(Ordering::SeqCst);
         if self.goes_on.load(Ordering::SeqCst) || self.wanted.load(Ordering::SeqCst) <= begun {
             return None;
         }
         self.goes_on.store(true, Ordering::SeqCst);
-        // From here on nobody is given this number any more.
+        // From here on `next` no longer returns this number.
         self.begun.store(begun + 1, Ordering::SeqCst);
         Some(begun + 1)
     }
 
-    /// The number of the round that goes on.
+    /// Returns the number of the present round.
     pub(crate) fn current(&self) -> Option<u64> {
         let goes_on = self.goes_on.load(Ordering::SeqCst);
         goes_on.then(|| self.begun.load(Ordering::SeqCst))
     }
 
-    /// The round that goes on has come to its end: those that wait for it, or for one before, may go on.
+    /// Ends the present round: everything that waits for it, or for an earlier one, can continue.
     pub(crate) fn end(&self) {
         if let Some(number) = self.current() {
             self.over.store(number, Ordering::SeqCst);
@@ -55,12 +56,12 @@ impl Rounds {
         }
     }
 
-    /// The round that goes on never ends: who waits for it waits for the next one.
+    /// Gives the present round up: what waits for it then waits for the next one.
     pub(crate) fn give_up(&self) {
         self.goes_on.store(false, Ordering::SeqCst);
     }
 
-    /// The newest round that has come to its end.
+    /// Returns the number of the newest finished round.
     pub(crate) fn over(&self) -> u64 {
         self.over.load(Ordering::SeqCst)
     }

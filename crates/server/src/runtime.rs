@@ -1,4 +1,4 @@
-//! From a configuration to a running server and back: listeners, worker threads, the way down.
+//! Start and stop of a server: from a configuration to listeners and worker threads, and back.
 
 use std::fmt;
 use std::io;
@@ -35,7 +35,7 @@ use crate::{allocator, identity, open_files, program_pages, statistics};
 use persistence::recovery::Target;
 use persistence::running::OpenError;
 
-/// Why a server could not start.
+/// The reason why a server could not start.
 #[derive(Debug)]
 pub struct RunError {
     what: String,
@@ -67,10 +67,10 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Starts the workers that the configuration asks for, accepting from `listeners`.
+    /// Starts the workers that the configuration asks for. They accept from `listeners`.
     ///
     /// # Errors
-    /// When the process may have no more descriptors or threads.
+    /// The process may have no more descriptors or threads.
     pub fn start(node: Arc<Node>, listeners: Vec<Listener>) -> io::Result<Self> {
         let count = usize::from(node.core.config.current().threads_count.max(1));
         let balancer = Balancer::new(count)?;
@@ -103,7 +103,7 @@ impl Workers {
                 }
             }
         }
-        // Without it memory returns later.
+        // Without it, memory returns later.
         let defragmenter = node.work.defragmenter.start(around(&node));
         let defragmenter = defragmenter.unwrap_or_default();
         Ok(Self {
@@ -115,7 +115,7 @@ impl Workers {
         })
     }
 
-    /// Who spreads connections over the workers.
+    /// Returns the balancer that spreads connections over the workers.
     #[must_use]
     pub fn balancer(&self) -> &Arc<Balancer> {
         &self.balancer
@@ -124,7 +124,7 @@ impl Workers {
     /// Asks the workers to stop and waits for them.
     ///
     /// # Errors
-    /// When a worker's loop failed.
+    /// A worker's loop failed.
     pub fn stop(self) -> io::Result<()> {
         #[cfg(feature = "http")]
         management::close(&self.node);
@@ -155,7 +155,7 @@ impl Workers {
     }
 }
 
-/// What the thread works with that moves pieces of collections together.
+/// Returns the environment of the defragmenter.
 fn around(node: &Node) -> Around {
     Around {
         store: Arc::clone(&node.core.store),
@@ -179,7 +179,7 @@ fn spawn_worker(
     std::thread::Builder::new()
         .name(format!("worker-{index}"))
         .spawn(move || {
-            // Where that cannot be had, a worker waits longer for its core beside others who compute.
+            // If that is refused, a worker waits longer for its core beside computing threads.
             let _refused = reactor::workers::ask_for_short_slices();
             let worker = Worker::new(Arc::clone(&node), index);
             let output = Arena::new(ReplyBuffer::with_capacity(0));
@@ -189,17 +189,17 @@ fn spawn_worker(
             };
             let event_loop =
                 EventLoop::new(worker, output, &balancer, index, &listeners, &options)?;
-            // Only who accepts from them keeps them open.
+            // Only the loops that accept from them keep them open.
             drop(listeners);
             let ended = event_loop.run().map(drop);
-            // One worker that ends takes the server with it: its sessions are gone.
+            // A worker that ends stops the server, because its sessions are gone.
             node.stop();
             ended
         })
 }
 
-/// How long workers may spin on a machine with so many cores: not at all unless a core is left for
-/// everybody else, clients on the same machine and the kernel's part of the network.
+/// Returns how long workers may spin: not at all unless a core is left for everything else, such as
+/// clients on the same machine and the kernel's part of the network.
 fn spin(config: &Config, cores_count: usize) -> Duration {
     if usize::from(config.threads_count) < cores_count {
         Duration::from_micros(config.busy_poll_us.into())
@@ -295,12 +295,13 @@ fn serve(
     node.open_tier().map_err(because("cannot open the tier"))?;
     let persistence = kept::open(&node, target).map_err(cannot_load)?;
     if persistence.has_to_load(&kept::wanted(current)) {
-        // Whoever connects meanwhile is told so.
+        // Clients that connect meanwhile get the loading error.
         node.begin_loading(0);
     }
     node.set_persistence(persistence);
     let member = know_others(&node).map_err(because("cannot take part with others"))?;
-    // Once more below, with what the threads take: one of them may be asked before all run.
+    // Called once more below, with the threads' memory: a thread may serve a request before all
+    // run.
     node.note_startup_memory();
     let workers = start_workers(&node, listeners)?;
     let came_meanwhile = match load(&node, &signals) {
@@ -328,14 +329,15 @@ fn serve(
     ended
 }
 
-/// Gives memory back that only the start needed.
+/// Returns memory to the system that only the start needed.
 fn let_go_of_the_start() {
     allocator::recall();
     allocator::settle();
     program_pages::let_go();
 }
 
-/// Looks whether this node is of a cluster or of a control group: nobody is to be answered as by one that is not.
+/// Finds out whether this node belongs to a cluster or a control group, before any client gets an
+/// answer as from a node that does not.
 fn know_others(node: &Node) -> io::Result<Option<control::Known>> {
     let known = control::look(node)?;
     let member = known.as_ref().and_then(control::Known::member);
@@ -343,7 +345,7 @@ fn know_others(node: &Node) -> io::Result<Option<control::Known>> {
     Ok(known)
 }
 
-/// Follows and is followed, as the configuration says, or the control group.
+/// Starts replication, as the configuration or the control group says.
 fn begin_replication(node: &Arc<Node>, member: Option<control::Known>) -> io::Result<()> {
     let part = member.map(|known| control::prepare(node, known));
     let part = part.transpose()?;
@@ -355,7 +357,7 @@ fn begin_replication(node: &Arc<Node>, member: Option<control::Known>) -> io::Re
     part.map_or(Ok(()), |part| control::begin(&part, node))
 }
 
-/// An empty keyspace, as the configuration asks for it.
+/// Makes an empty keyspace, as the configuration asks for it.
 fn new_store(config: &Config) -> io::Result<Arc<Store>> {
     let databases = match config.cluster.is_on {
         true => config.cluster.databases_count,
@@ -409,7 +411,8 @@ fn write_pid_file(node: &Node, config: &Config) -> Option<PidFile> {
     })
 }
 
-/// Nothing was acknowledged, and what is kept is as a crash may leave it: always good.
+/// Ends the process during the loading: nothing was acknowledged, and the files are valid as after
+/// a crash.
 fn stop_while_loading(node: &Node, pid_file: Option<PidFile>) -> ! {
     drop(pid_file);
     node.core
@@ -418,12 +421,13 @@ fn stop_while_loading(node: &Node, pid_file: Option<PidFile>) -> ! {
     std::process::exit(0)
 }
 
-/// How loading what is kept ended.
+/// How the loading ended.
 enum Loading {
-    /// Everything is there. A signal that came when clients were served already is still to be heeded.
+    /// Everything is loaded. A signal that arrived after clients were served already must still be
+    /// handled.
     Done(Option<Signal>),
     Failed(OpenError),
-    /// Somebody asked the server to stop, which may be long before the end.
+    /// A stop was requested, which may be long before the end.
     Stopped,
 }
 
@@ -436,7 +440,7 @@ impl Loading {
     }
 }
 
-/// Loads what is kept.
+/// Loads the data.
 fn load(node: &Arc<Node>, signals: &Signals) -> Loading {
     let load = |node: &Arc<Node>| {
         let wanted = kept::wanted(&node.core.config.current());
@@ -448,10 +452,10 @@ fn load(node: &Arc<Node>, signals: &Signals) -> Loading {
     let (sender, loaded) = sync_channel(1);
     let (own, waker) = (Arc::clone(node), signals.waker());
     let load = move || {
-        // Behind the sender's end, also when that comes by a panic.
+        // Dropped after the sender, also at a panic.
         let _ring = RingAtEnd(waker);
         let sender = sender;
-        // Nobody listens when the server stops.
+        // There is no receiver if the server stops.
         let _sent = sender.send(load(&own));
     };
     if let Err(error) = spawn_loader(load) {
@@ -470,7 +474,8 @@ fn load(node: &Arc<Node>, signals: &Signals) -> Loading {
             return Loading::Stopped;
         }
         if is_asked_to_stop {
-            // Clients are served before the thread has ended: what they were told is to be kept.
+            // Clients are served before the thread has ended: what they were acknowledged must be
+            // kept.
             let outcome = loaded.recv().unwrap_or_else(|_| Err(failed()));
             return Loading::ended(outcome, signal);
         }
@@ -482,7 +487,7 @@ fn load(node: &Arc<Node>, signals: &Signals) -> Loading {
     }
 }
 
-/// Wakes somebody when it goes.
+/// Wakes a thread when it is dropped.
 struct RingAtEnd(Waker);
 
 impl Drop for RingAtEnd {
@@ -510,7 +515,7 @@ fn open_listeners(node: &Arc<Node>, config: &Config) -> Result<Vec<Listener>, Ru
     })
 }
 
-/// Reads what encrypted connections need, if there are any.
+/// Reads the files for encrypted connections, if there are any.
 fn open_tls(node: &Arc<Node>, config: &Config) -> Result<Option<Arc<dyn Porter>>, RunError> {
     node.process.tls.join(node);
     let prepared = node.process.tls.prepare(&node.core.clock, &config.tls);
@@ -547,7 +552,7 @@ fn announce(node: &Node, config: &Config, endpoints: &[Endpoint]) {
     node.process.supervisor.ready();
 }
 
-/// Sleeps until a signal, maybe one that came before, or a command asks the server to stop.
+/// Sleeps until a signal, possibly an earlier one, or a command asks the server to stop.
 fn wait(node: &Node, signals: &Signals, came_before: Option<Signal>) {
     if came_before.is_some_and(|signal| heed(node, signal)) {
         return;
@@ -566,7 +571,7 @@ fn wait(node: &Node, signals: &Signals, came_before: Option<Signal>) {
     }
 }
 
-/// Shuts down as a signal asks for; whether that can be done.
+/// Shuts down as a signal asks for. Returns whether that succeeded.
 fn heed(node: &Node, signal: Signal) -> bool {
     let durability = &node.core.config.current().durability;
     let (name, request) = match signal {

@@ -1,9 +1,9 @@
-//! The table of statistics: each value that the server tells is one row here, and INFO, `/metrics`, `/info.json`, the
-//! event stream, OpenTelemetry and the reference page are views of it.
+//! The table of statistics. Each value that the server reports is one row here. INFO, `/metrics`,
+//! `/info.json`, the event stream, OpenTelemetry and the reference page are views of it.
 //!
-//! A row is read from a [`Sample`]: what the server was at one moment, taken without a lock that a worker takes. What
-//! yields several values (commands, databases, replicas) is a [`Family`]: lines of INFO by a name each, series of
-//! metrics by labels.
+//! A row is read from a [`Sample`]: the state of the server at one moment, taken without a lock
+//! that a worker takes. Something with several values (commands, databases, replicas) is a
+//! [`Family`]: one line of INFO per name, one series of metrics per set of labels.
 
 mod clients;
 mod commands;
@@ -40,16 +40,16 @@ pub(crate) use row::{Kind, Value};
 pub(crate) use sample::Sample;
 pub(crate) use tier::status as tier_status;
 
-/// When a section is shown, besides when it is asked for by its name.
+/// When a section is shown, besides on request by its name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shown {
     /// By INFO without arguments.
     ByDefault,
     /// By INFO ALL.
     WithAll,
-    /// Never: tools know no such section.
+    /// Only by name: tools know no such section.
     ByName,
-    /// Never: INFO has no such lines.
+    /// Only in metrics: INFO has no such lines.
     InMetrics,
 }
 
@@ -86,7 +86,8 @@ pub(crate) const SECTIONS: &[Section] = &[
     section("Metrics", Shown::InMetrics, only_metrics::ITEMS),
 ];
 
-/// The text of the sections asked for (in lower case); none means the default ones.
+/// Returns the text of the sections that `asked` names in lower case; if it is empty, of the
+/// default ones.
 #[must_use]
 pub fn info(node: &Node, store: &mut Handle, asked: &[String]) -> String {
     let sample = Sample::take(node, store);
@@ -103,14 +104,14 @@ pub fn info(node: &Node, store: &mut Handle, asked: &[String]) -> String {
     text
 }
 
-/// The sections asked for, in their order.
+/// Returns the requested sections, in their order.
 pub(crate) fn asked_sections(asked: &[String]) -> impl Iterator<Item = &'static Section> {
     let all = SECTIONS.iter();
     all.filter(move |section| is_asked(section, asked))
 }
 
 impl Section {
-    /// What a line of it is as a number, where it is one that can be drawn.
+    /// Returns the number in a line of the section, if it is one that can be drawn.
     #[cfg(feature = "http")]
     pub(crate) fn number(&self, name: &str, text: &str) -> Option<f64> {
         let row = self.items.iter().find_map(|item| match item {
@@ -123,7 +124,7 @@ impl Section {
         }
     }
 
-    /// Shows every line of INFO that the section has.
+    /// Passes every line of the section in INFO to `show`.
     pub(crate) fn lines(&self, sample: &Sample<'_>, show: &mut dyn FnMut(&str, &str)) {
         for item in self.items {
             match item {
@@ -138,7 +139,7 @@ impl Section {
     }
 }
 
-/// All metrics of a moment.
+/// Returns all metrics of a moment.
 #[cfg_attr(
     not(any(feature = "http", test)),
     allow(dead_code, reason = "nobody asks")

@@ -1,26 +1,27 @@
-//! The machine's log, as `syslog(3)` reaches it: one datagram a line, in the form of RFC 3164 without the time, which the
-//! other end has.
+//! The machine's log, in the form of `syslog(3)`: one datagram per line, in the format of RFC 3164
+//! without the time, which the receiver adds.
 //!
-//! Whoever listens may be started anew at any time, so nothing is connected. The server's own log does not wait for one who
-//! is slow: a line that is not taken at once is lost, since a log never stops the server.
+//! The receiver may restart at any time, so the socket is not connected. The server's own log does
+//! not wait for a slow receiver: a line that is not taken at once is lost, because a log never
+//! stops the server.
 
 use std::io;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 
-/// Where it listens.
+/// Path of the receiver's socket.
 const SOCKET: &str = "/dev/log";
 
-/// Who writes a line, as the machine's log sorts them.
+/// Name and class of the lines, by which the machine's log sorts them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tag {
-    /// What each line begins with.
+    /// Prefix of each line.
     pub(crate) ident: String,
     /// The number of the facility: 1 for programs, 10 for security, 16 to 23 for local use.
     pub(crate) facility: u8,
 }
 
-/// How much a line matters, by its number in RFC 3164.
+/// Severity of a line, by its number in RFC 3164.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Severity {
@@ -30,7 +31,7 @@ pub(crate) enum Severity {
     Debug = 7,
 }
 
-/// The way to the machine's log.
+/// A connection to the machine's log.
 #[derive(Debug)]
 pub(crate) struct Syslog {
     socket: UnixDatagram,
@@ -39,15 +40,15 @@ pub(crate) struct Syslog {
 }
 
 impl Syslog {
-    /// For a thread that may wait until a line is taken.
+    /// Makes a connection for a thread that may wait until a line is taken.
     ///
     /// # Errors
-    /// Those of the system, for want of a socket. That nobody listens is none.
+    /// Those of the system if there is no socket. A missing receiver is no error.
     pub(crate) fn new(tag: Tag) -> io::Result<Self> {
         Self::to(SOCKET.into(), tag)
     }
 
-    /// For threads that may not wait.
+    /// Makes a connection for threads that must not wait.
     ///
     /// # Errors
     /// As [`Syslog::new`].
@@ -62,7 +63,7 @@ impl Syslog {
         Ok(Self { socket, to, tag })
     }
 
-    /// Whether somebody listens.
+    /// Whether there is a receiver.
     pub(crate) fn is_heard(&self) -> bool {
         UnixDatagram::unbound().is_ok_and(|probe| probe.connect(&self.to).is_ok())
     }
@@ -70,7 +71,7 @@ impl Syslog {
     /// Sends a line.
     ///
     /// # Errors
-    /// When nobody takes it.
+    /// The line is not taken.
     pub(crate) fn send(&self, severity: Severity, message: &str) -> io::Result<()> {
         let Tag { ident, facility } = &self.tag;
         let priority = u16::from(*facility) * 8 + severity as u16;
@@ -84,7 +85,7 @@ impl Syslog {
 pub(super) mod tests {
     use super::*;
 
-    /// A machine's log, and the way to it.
+    /// Returns a machine's log, and a connection to it.
     pub(crate) fn listening(facility: u8) -> (UnixDatagram, Syslog, tempfile::TempDir) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");

@@ -1,22 +1,22 @@
-//! `--check-system`: what about this machine would slow the server down or hold it back.
+//! `--check-system`: finds properties of this machine that would slow the server down or limit it.
 
 use std::fmt::Write as _;
 use std::fs;
 
-/// Connections of the default `maxclients`, and the files the server opens besides.
+/// Connections of the default `maxclients`, plus the server's other files.
 const OPEN_FILES_WANTED: u64 = 10_032;
 /// Default of `tcp-backlog`.
 const BACKLOG_WANTED: u64 = 511;
 
 /// Outcome of all checks.
 pub(crate) struct Report {
-    /// One line a check, and a sentence for each that failed.
+    /// One line per check, and a sentence for each that failed.
     pub(crate) text: String,
-    /// Whether none failed.
+    /// Whether no check failed.
     pub(crate) is_good: bool,
 }
 
-/// Runs all checks. A check that the system does not let us make is left out.
+/// Runs all checks. Skips checks that the system does not permit.
 pub(crate) fn report() -> Report {
     let read = |path: &str| fs::read_to_string(path).ok();
     let clock = read("/sys/devices/system/clocksource/clocksource0/current_clocksource");

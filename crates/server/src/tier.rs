@@ -1,4 +1,4 @@
-//! Values out of memory: what puts the store, the room `tier` and threads together.
+//! Cold values: connects the store, the room `tier` and the threads.
 //!
 //! ```text
 //!   worker ── have_values ──► readers (own ring, or threads) ── read ──► tier
@@ -6,9 +6,10 @@
 //!      └──── ValuesRead ◄─────────┘            demoter (thread): store ── victims ──► tier ── stubs ──► store
 //! ```
 //!
-//! A checkpoint names the segments that values are in which are out of memory (`persistence`'s `places`), and a start
-//! takes those over; the others are removed. What was moved since the checkpoint comes back from it and the log, into
-//! memory. So a tier goes with every level of durability.
+//! A checkpoint names the segments that contain its cold values (`persistence`'s `places`). A start
+//! takes these segments over and removes the others. Values that moved after the checkpoint come
+//! back into memory from the checkpoint and the log. So a tier works with every level of
+//! durability.
 
 #[cfg(test)]
 mod bed;
@@ -52,34 +53,35 @@ use tuning::Tuning;
 use values::Values;
 use watcher::{STALLED, Watcher};
 
-/// Objects that take more memory stay there.
+/// Maximum memory of an object that may be demoted.
 const OBJECT_BYTES_MAX: usize = 1 << 20;
 
-/// How often the value of one key is written for `DEBUG DEMOTE`, when its bucket changes meanwhile.
+/// Maximum number of attempts of `DEBUG DEMOTE` to write one key's value while its bucket changes.
 const DEMOTE_ATTEMPTS_MAX: usize = 100;
 
-/// A checkpoint is asked for when so many hundredths of the tier are kept for the one before alone.
+/// Share of the tier, in percent, kept only for the last checkpoint, above which a new checkpoint
+/// is requested.
 const KEPT_PERCENT_MAX: u64 = 20;
 
-/// Whose request waits for values.
+/// The origin of a request that waits for values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Requester {
     /// The worker.
     pub(crate) worker: usize,
-    /// The connection; none: all of the worker.
+    /// The connection; `None` means all of the worker.
     pub(crate) connection: Option<ConnectionId>,
 }
 
-/// Who is told that requests may go on.
+/// Resumes requests that wait for values.
 pub(crate) trait Wakes: Send + Sync {
-    /// Those of one connection.
+    /// Resumes those of one requester.
     fn wake(&self, requester: Requester);
 
-    /// Requests of all.
+    /// Resumes all.
     fn wake_all(&self);
 }
 
-/// What a tier works in.
+/// The environment of a tier.
 #[derive(Clone)]
 pub(crate) struct Around {
     pub(crate) store: Arc<Store>,
@@ -99,25 +101,25 @@ pub(crate) struct TierInUse {
     trainer: Arc<Trainer>,
     watcher: Arc<Watcher>,
     tuning: Arc<Tuning>,
-    /// Where workers read by rings.
+    /// Settings of the workers' rings, if they read by rings.
     rings: Option<Rings>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// No other server has the directory.
+    /// Keeps other servers from using the directory.
     _lock: TierLock,
 }
 
-/// What rings need.
+/// Settings that rings need.
 struct Rings {
     depth: usize,
     settler: Arc<Settler>,
 }
 
 impl TierInUse {
-    /// Opens the tier that a configuration asks for; before the store has any keys.
+    /// Opens the tier that the configuration asks for. Called before the store has any keys.
     ///
     /// # Errors
-    /// When the directory cannot be used, or `maxmemory` does not say when values are to leave memory, or there is no way to
-    /// read that was asked for.
+    /// The directory cannot be used, `maxmemory` does not say when values must leave memory, or the
+    /// requested way to read does not exist.
     pub(crate) fn open(
         around: &Around,
         wanted: &TierConfig,
@@ -192,7 +194,8 @@ impl TierInUse {
         let (scrubber, own) = (Arc::clone(&self.scrubber), around.clone());
         threads.push(spawn("tier-scrub".to_owned(), move || scrubber.run(&own))?);
         let (trainer, log) = (Arc::clone(&self.trainer), Arc::clone(&around.log));
-        // Nobody waits for its end: what it is at takes seconds, and what it was about to write is removed by the next start.
+        // This thread is not joined: its present work takes seconds, and the next start removes
+        // what it was about to write.
         drop(spawn("tier-train".to_owned(), move || trainer.run(&log))?);
         let (watcher, own) = (Arc::clone(&self.watcher), around.clone());
         threads.push(spawn("tier-watch".to_owned(), move || watcher.run(&own))?);
@@ -204,7 +207,7 @@ impl TierInUse {
         Ok(())
     }
 
-    /// Ends its threads.
+    /// Stops its threads.
     pub(crate) fn stop(&self) {
         self.readers.stop();
         self.demoter.stop();
@@ -220,12 +223,13 @@ impl TierInUse {
             threads.clear();
         }
         for thread in threads.drain(..) {
-            // One that panicked has said so.
+            // A thread that panicked has already reported it.
             let _ended = thread.join();
         }
     }
 
-    /// The ring by which a worker reads for its own requests, which is to be called from its thread. None where threads read.
+    /// Makes the ring by which a worker reads for its own requests, or `None` if threads read.
+    /// Called on the worker's thread.
     pub(crate) fn ring_reads(
         &self,
         worker: usize,
@@ -245,7 +249,8 @@ impl TierInUse {
         }
     }
 
-    /// Whether all these values are in memory for a request; the others are being read then.
+    /// Returns whether all these values are in memory for a request. Starts reading the missing
+    /// ones.
     pub(crate) fn have_values(
         &self,
         wanted: Vec<(Vec<u8>, Locator)>,
@@ -264,7 +269,7 @@ impl TierInUse {
         }
     }
 
-    /// Has values read that nobody waits for yet, for requests of a worker.
+    /// Starts reading values that later requests of a worker will need.
     pub(crate) fn read_ahead(&self, wanted: Vec<(Vec<u8>, Locator)>, worker: usize) {
         self.readers.want(self.missing(wanted), worker, None);
     }
@@ -277,23 +282,23 @@ impl TierInUse {
         missing.collect()
     }
 
-    /// The segments.
+    /// Returns the segments.
     pub(crate) fn segments(&self) -> &Arc<Tier> {
         &self.tier
     }
 
-    /// Whether so much is kept for the checkpoint in force alone that another one is wanted.
+    /// Whether so much is kept only for the checkpoint in force that a new one should be made.
     pub(crate) fn wants_checkpoint(&self) -> bool {
         let figures = self.tier.figures();
         figures.kept_bytes > self.tier.bytes_max() / 100 * KEPT_PERCENT_MAX
     }
 
-    /// Which values come back into memory when they are read.
+    /// Returns which values come back into memory when they are read.
     pub(crate) fn promotion(&self) -> Promotion {
         self.tuning.now().promotion
     }
 
-    /// Goes on as the configuration says now. Where its files are stays as it was.
+    /// Applies the present configuration. The location of the files does not change.
     pub(crate) fn change(
         &self,
         (shared, log): (&Shared, &Log),
@@ -305,7 +310,7 @@ impl TierInUse {
             .set_sample_bytes_max(sample_bytes_max(config.memory_bytes_max));
         let used = self.tier.figures().used_bytes;
         let on_disk = bytes_max(&SystemDisk, wanted, used);
-        // That of a segment is read at the start.
+        // The length of a segment is read only at start.
         let segment_bytes = self.tier.segment_bytes();
         let bytes_max = open_files::make_room_for_tier(config, on_disk, segment_bytes);
         if bytes_max != self.tier.bytes_max() {
@@ -324,13 +329,14 @@ impl TierInUse {
             .store(always, Ordering::Relaxed);
     }
 
-    /// Has all values come back into memory, and none leave it any more: with so many keys whose value is not there.
+    /// Starts to bring all values back into memory, and stops demotion. Returns the status; `keys`
+    /// is the number of keys whose values are cold.
     pub(crate) fn drain(&self, keys: u64) -> Vec<(&'static str, String)> {
         self.demoter.drain();
         vec![("keys", keys.to_string())]
     }
 
-    /// Moves the value of a key out of memory at once.
+    /// Demotes the value of a key at once.
     pub(crate) fn demote(&self, store: &mut Handle, key: &Key<'_>) -> Result<bool, CommandError> {
         for _ in 0..DEMOTE_ATTEMPTS_MAX {
             let Some(victim) = store.victim_of(key, &self.tuning.now().limits) else {
@@ -342,12 +348,13 @@ impl TierInUse {
             if self.demoter.write(store, &[victim]).map_err(refusal)? == 1 {
                 return Ok(true);
             }
-            // Its bucket changed while the value was written: a neighbour was, or the index grew.
+            // The bucket changed while the value was written: another of its keys did, or the index
+            // grew.
         }
         Ok(false)
     }
 
-    /// Writes what is in use together, and frees the rest: what came of it.
+    /// Compacts the segments and frees the rest. Returns the result.
     pub(crate) fn compact(
         &self,
         store: &mut Handle,
@@ -358,7 +365,7 @@ impl TierInUse {
             let count = compact(&self.tier, store, slot).map_err(refusal)?;
             moved += count;
             if count == 0 && self.tier.remove_dead() == 0 {
-                // What is alive in it changes faster than it is moved.
+                // Its live entries change faster than they are moved.
                 break;
             }
         }
@@ -369,7 +376,7 @@ impl TierInUse {
         ])
     }
 
-    /// Reads everything: what came of it.
+    /// Reads all segments. Returns the result.
     pub(crate) fn scrub(&self) -> Vec<(&'static str, String)> {
         let (read, faults) = self.tier.scrub();
         vec![
@@ -378,7 +385,7 @@ impl TierInUse {
         ]
     }
 
-    /// How things stand, with so many keys whose values are out of memory.
+    /// Returns the state of the tier; `keys` is the number of keys whose values are cold.
     pub(crate) fn standing(&self, keys: u64) -> Standing {
         let own = &self.values.figures;
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -407,40 +414,41 @@ impl TierInUse {
     }
 }
 
-/// How a tier stands.
+/// The state of a tier.
 pub(crate) struct Standing {
-    /// Keys whose values are out of memory.
+    /// Number of keys whose values are cold.
     pub(crate) keys: u64,
-    /// What the segments take.
+    /// Figures of the segments.
     pub(crate) tier: tier::Figures,
-    /// What compression takes of memory.
+    /// Memory that compression takes.
     pub(crate) memory_bytes: u64,
-    /// Values that left memory.
+    /// Number of demoted values.
     pub(crate) demoted: u64,
-    /// Reads of values.
+    /// Number of reads of values.
     pub(crate) reads: u64,
-    /// Those that are wanted or under way.
+    /// Number of reads that are wanted or under way.
     pub(crate) reads_pending: u64,
-    /// Waits for a value that was being read already.
+    /// Number of waits for a value that was already being read.
     pub(crate) coalesced: u64,
-    /// Reads with the key held.
+    /// Number of reads with the key locked.
     pub(crate) blocking_reads: u64,
-    /// Reads of what was not written there.
+    /// Number of reads that returned other bytes than were written.
     pub(crate) damaged: u64,
-    /// Reads that the system refused.
+    /// Number of reads that the system refused.
     pub(crate) refused: u64,
-    /// Entries that were read again in the background.
+    /// Number of entries that were read again in the background.
     pub(crate) scrubbed: u64,
-    /// Segments in which something was damaged.
+    /// Number of segments with damage.
     pub(crate) scrub_errors: u64,
-    /// How values are read: io_uring or threads.
+    /// How values are read: `io_uring` or `threads`.
     pub(crate) io: &'static str,
     /// ok, full, idle, failed, draining or drained.
     pub(crate) state: &'static str,
 }
 
-/// How many bytes of samples of values are collected for a dictionary: as many as are wanted, or what is left of an eighth of
-/// the limit of memory when there is room for the training.
+/// Returns how many bytes of sample values are collected for a dictionary: as many as are wanted
+/// without a memory limit, otherwise an eighth of the limit less the memory that the training
+/// needs.
 fn sample_bytes_max(memory_bytes_max: u64) -> usize {
     let room = match memory_bytes_max {
         0 => u64::MAX,
@@ -473,7 +481,7 @@ fn has_rings(wanted: TierIo, log: &Log) -> io::Result<bool> {
     Ok(has_rings)
 }
 
-/// Writes what is still named of a segment elsewhere; how many entries.
+/// Moves the entries of a segment that are still named elsewhere. Returns their number.
 fn compact(tier: &Tier, store: &mut Handle, slot: u32) -> Result<u64, TierFault> {
     let store = RefCell::new(store);
     let locator = |entry: &EntryHead<'_>, place| {
@@ -496,8 +504,8 @@ fn compact(tier: &Tier, store: &mut Handle, slot: u32) -> Result<u64, TierFault>
     )
 }
 
-/// How much the files may take: what was asked for, as far as there is room, or nine tenths of that. The directory is
-/// there.
+/// Returns the maximum length of the files: the configured one as far as there is space, or nine
+/// tenths of the space. The directory exists.
 fn bytes_max(disk: &dyn Disk, wanted: &TierConfig, used_bytes: u64) -> u64 {
     let room = disk
         .room_bytes(&wanted.directory())
@@ -509,7 +517,7 @@ fn bytes_max(disk: &dyn Disk, wanted: &TierConfig, used_bytes: u64) -> u64 {
     }
 }
 
-/// Says that a tier takes less than there would be room for.
+/// Logs that a tier takes less than there is space for.
 fn tell_if_less(log: &Log, on_disk: u64, bytes_max: u64) {
     if bytes_max < on_disk {
         log.warning(format_args!(
@@ -547,7 +555,7 @@ mod tests {
         };
         let disk = SystemDisk;
         let room = disk.room_bytes(own.path()).unwrap();
-        // Others may make room meanwhile, but not as much again.
+        // Other processes may free space meanwhile, but not as much again.
         assert!(bytes_max(&disk, &wanted, 0) < room.saturating_mul(2));
         wanted.bytes_max = 1 << 20;
         assert_eq!(bytes_max(&disk, &wanted, 0), 1 << 20);

@@ -1,8 +1,9 @@
-//! Encrypted connections of a server: what their handshakes read, when it is read again, and who hears
-//! of those that fail.
+//! Encrypted connections of a server: the files that handshakes use, when they are read again, and
+//! reports of failed handshakes.
 //!
-//! Handshakes exist from when the first directive asks for encrypted connections. What they read is read
-//! whole, before anything changes; a change that cannot be read leaves everything as it was.
+//! Handshakes exist from the first directive that asks for encrypted connections. Files are read
+//! completely before anything changes; a change whose files cannot be read leaves everything as it
+//! was.
 
 use std::fmt::Write as _;
 use std::io;
@@ -21,14 +22,14 @@ use crate::node::Node;
 
 pub use tls::SetupError;
 
-/// Failed handshakes that are logged in a second; the others are counted.
+/// Maximum number of failed handshakes that are logged per second; further ones are only counted.
 const LOGGED_PER_SECOND_MAX: u64 = 10;
-/// Cores for each thread of handshakes.
+/// Number of cores per handshake thread.
 const CORES_PER_THREAD: usize = 4;
-/// Threads of handshakes.
+/// Maximum number of handshake threads.
 const THREADS_MAX: usize = 8;
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub struct TlsSetup {
     handshakes: OnceLock<Arc<Handshakes>>,
@@ -37,19 +38,19 @@ pub struct TlsSetup {
     files: Mutex<Files>,
 }
 
-/// What was read last.
+/// The files that were read last.
 #[derive(Debug, Default)]
 struct Files {
     rules: Option<TlsRules>,
-    /// Of the files that were read, or that were tried last.
+    /// Fingerprints of the files that were read, or that the last attempt tried to read.
     prints: Vec<Print>,
     looked_ns: u64,
 }
 
-/// What changes when a file is written or replaced: number, length, time.
+/// Fingerprint that changes when a file is written or replaced: inode number, length, time.
 type Print = (u64, u64, i64, i64);
 
-/// Something that was read, and is not in force yet.
+/// Settings that were read and are not in force yet.
 #[derive(Debug)]
 pub struct Prepared {
     server: Server,
@@ -58,12 +59,12 @@ pub struct Prepared {
 }
 
 impl TlsSetup {
-    /// Says whose these are, once.
+    /// Sets the node; called once.
     pub fn join(&self, node: &Arc<Node>) {
         let _already_set = self.node.set(Arc::downgrade(node));
     }
 
-    /// Reads what `config` asks for, if encrypted connections come in anywhere.
+    /// Reads the files that `config` names, if any listener accepts encrypted connections.
     ///
     /// # Errors
     /// What cannot be used.
@@ -76,7 +77,7 @@ impl TlsSetup {
             return Ok(None);
         }
         let rules = config.rules.clone();
-        // Before the files are read: what is written meanwhile is seen as a change.
+        // Taken before the files are read, so that a concurrent write counts as a change.
         let prints = prints(&rules);
         let server = Server::load(&options(&rules), clock)?;
         Ok(Some(Prepared {
@@ -86,10 +87,11 @@ impl TlsSetup {
         }))
     }
 
-    /// Puts in force what was read, if anything was. Who receives those that come.
+    /// Puts the prepared settings into force, if there are any. Returns the receiver of encrypted
+    /// connections.
     ///
     /// # Errors
-    /// When the process may have no more descriptors or threads.
+    /// The process may have no more descriptors or threads.
     pub fn enforce(&self, prepared: Option<Prepared>) -> io::Result<Option<Arc<dyn Porter>>> {
         let Some(Prepared {
             server,
@@ -124,16 +126,16 @@ impl TlsSetup {
         Ok(self.porter())
     }
 
-    /// Who receives connections that are to be encrypted.
+    /// Returns the receiver of encrypted connections.
     fn porter(&self) -> Option<Arc<dyn Porter>> {
         let handshakes = Arc::clone(self.handshakes.get()?);
         Some(handshakes)
     }
 
-    /// Lets handshakes begin, whose connections go to the workers of `balancer`.
+    /// Starts the handshake threads, whose connections go to the workers of `balancer`.
     ///
     /// # Errors
-    /// When the process may have no more threads or descriptors.
+    /// The process may have no more threads or descriptors.
     pub fn start(&self, balancer: &Arc<Balancer>) -> io::Result<()> {
         let _already_set = self.balancer.set(Arc::downgrade(balancer));
         let handshakes = self.handshakes.get();
@@ -147,7 +149,7 @@ impl TlsSetup {
         }
     }
 
-    /// Reads the files again if they changed and it is time to look.
+    /// Reads the files again if a check is due and they changed.
     fn look(&self, node: &Node) {
         let interval_s = node.core.config.current().tls.reload_interval_s;
         let now_ns = node.core.clock.monotonic_ns();
@@ -157,7 +159,7 @@ impl TlsSetup {
         match Server::load(&options(&rules), &node.core.clock) {
             Ok(server) => {
                 let files = self.lock();
-                // A directive may have changed meanwhile, which comes with files of its own.
+                // A directive may have changed meanwhile, which has files of its own.
                 if files.rules.as_ref() == Some(&rules)
                     && let Some(handshakes) = self.handshakes.get()
                 {
@@ -173,7 +175,7 @@ impl TlsSetup {
         }
     }
 
-    /// The rules whose files are to be read again, if it is time to look and they changed.
+    /// Returns the rules whose files must be read again, if a check is due and they changed.
     fn changed(&self, interval_s: u32, now_ns: u64) -> Option<TlsRules> {
         let mut files = self.lock();
         let waited_ns = now_ns.saturating_sub(files.looked_ns);
@@ -194,7 +196,7 @@ impl TlsSetup {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The section of INFO.
+    /// Returns the section of INFO.
     #[must_use]
     pub fn info(&self, now_unix_ms: u64) -> String {
         let handshakes = self.handshakes.get();
@@ -220,15 +222,15 @@ impl TlsSetup {
     }
 }
 
-/// Serial and seconds left, 0 once it has ended.
+/// Returns the serial number and the remaining seconds, 0 after the end.
 fn left(certificate: &Certificate, now_unix_ms: u64) -> (&str, i64) {
     let now_unix = i64::try_from(now_unix_ms / 1000).unwrap_or(i64::MAX);
     let left_s = certificate.ends_unix.saturating_sub(now_unix).max(0);
     (&certificate.serial, left_s)
 }
 
-/// The users that a client's certificate may name, where certificates name users; the first that there is
-/// counts.
+/// Returns the users that a client's certificate may name, if certificates name users. The first
+/// that exists counts.
 #[must_use]
 pub fn user_names<'a>(config: &Config, security: &'a Security) -> Vec<&'a str> {
     let names = &security.names;
@@ -239,7 +241,7 @@ pub fn user_names<'a>(config: &Config, security: &'a Security) -> Vec<&'a str> {
     }
 }
 
-/// Hears of failed handshakes, and of the time.
+/// Observer of failed handshakes and of the time.
 struct HandshakeObserver {
     node: Arc<OnceLock<Weak<Node>>>,
     logged: Logged,
@@ -277,7 +279,7 @@ impl Attendant for HandshakeObserver {
     }
 }
 
-/// How many failures were logged in which second.
+/// Number of failures that were logged in the present second.
 #[derive(Debug, Default)]
 struct Logged {
     second: AtomicU64,
@@ -285,7 +287,7 @@ struct Logged {
 }
 
 impl Logged {
-    /// Whether one more is logged.
+    /// Whether one more failure may be logged.
     fn may(&self, now_ms: u64) -> bool {
         let second = now_ms / 1000;
         if self.second.swap(second, Ordering::Relaxed) != second {
@@ -317,8 +319,8 @@ pub(crate) fn options(rules: &TlsRules) -> ServerOptions {
     }
 }
 
-/// What encrypts the management port: the server's certificate, without a question for one of the client, since those who
-/// use the port have passwords and tokens.
+/// TLS of the management port: the server's certificate, without a request for a client
+/// certificate, because users of the port have passwords and tokens.
 #[cfg(feature = "http")]
 pub(crate) struct PageTls {
     rules: TlsRules,
@@ -343,12 +345,13 @@ impl PageTls {
         })
     }
 
-    /// What was read last: again, if the files changed and can be read.
+    /// Returns the settings that were read last. Reads the files again if they changed and are
+    /// readable.
     pub(crate) fn server(&self) -> Arc<Server> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         let prints = prints(&self.rules);
         if prints != read.0 {
-            // What cannot be read is tried once; what was read before stays in force.
+            // Unreadable files are tried once; the former settings stay in force.
             read.0 = prints;
             if let Ok(server) = Server::load(&options(&self.rules), &self.clock) {
                 read.1 = Arc::new(server);
@@ -358,14 +361,14 @@ impl PageTls {
     }
 }
 
-/// Who signs certificates of collectors, as it was read last.
+/// Authorities that sign certificates of collectors, as read last.
 #[cfg(feature = "http")]
 #[derive(Default)]
 pub(crate) struct CollectorTls(Mutex<Option<(std::path::PathBuf, Print, tls::Outgoing)>>);
 
 #[cfg(feature = "http")]
 impl CollectorTls {
-    /// The authorities in this file, or the system's: read again where they changed.
+    /// Returns the authorities in this file, or the system's. Reads the file again if it changed.
     ///
     /// # Errors
     /// What cannot be used.
@@ -384,7 +387,7 @@ impl CollectorTls {
     }
 }
 
-/// What a file looks like.
+/// Returns the fingerprint of a file.
 fn print(path: &Path) -> Print {
     let metadata = std::fs::metadata(path).ok();
     metadata.map_or((0, 0, 0, 0), |it| {
@@ -392,7 +395,7 @@ fn print(path: &Path) -> Print {
     })
 }
 
-/// What the files look like that `rules` name, and those in their directory.
+/// Returns the fingerprints of the files that `rules` name, and of those in their directory.
 fn prints(rules: &TlsRules) -> Vec<Print> {
     let files = [
         &rules.certificate_file,

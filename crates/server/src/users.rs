@@ -1,4 +1,4 @@
-//! Users from the configuration or from their own file (`aclfile`), and back.
+//! Loading of users from the configuration or from their own file (`aclfile`), and saving.
 
 use std::io;
 use std::path::Path;
@@ -10,11 +10,11 @@ use engine::{CommandError, NO_USERS_FILE};
 use crate::config::{Config, replace_file, system_reason};
 use crate::node::Node;
 
-/// The largest file of users, in bytes: some hundred thousand of them.
+/// Maximum size of the users' file, in bytes: some hundred thousand users.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
 impl Node {
-    /// Takes the users that the configuration names, or those of their file.
+    /// Loads the users that the configuration names, or those of their file.
     ///
     /// # Errors
     /// What is wrong with them, for standard error.
@@ -89,7 +89,7 @@ impl Node {
     /// ACL LOAD.
     ///
     /// # Errors
-    /// What the client is to read; nothing is changed then.
+    /// The error reply; nothing has changed then.
     pub fn load_users(&self) -> Result<Vec<Change>, CommandError> {
         let config = self.core.config.current();
         let path = config.acl_file.as_deref().ok_or(NO_USERS_FILE)?;
@@ -104,7 +104,7 @@ impl Node {
     /// ACL SAVE.
     ///
     /// # Errors
-    /// What the client is to read; the file is as it was then.
+    /// The error reply; the file is unchanged then.
     pub fn save_users(&self) -> Result<(), CommandError> {
         let config = self.core.config.current();
         let path = config.acl_file.as_deref().ok_or(NO_USERS_FILE)?;
@@ -127,8 +127,8 @@ impl Node {
         users.iter().map(|user| user.line()).collect()
     }
 
-    /// The lines that the configuration file has to have about users: none where they are in a file of
-    /// their own, or where there is but the default user, as `requirepass` says.
+    /// Returns the lines about users that the configuration file must have: none if users are in a
+    /// file of their own, or if there is only the default user with the rules of `requirepass`.
     pub fn configured_user_lines(&self) -> Vec<Vec<u8>> {
         let config = self.core.config.current();
         if config.acl_file.is_some() {
@@ -143,8 +143,8 @@ impl Node {
     }
 }
 
-/// A line of a file of users as a directive: where quotes and backslashes mean something, words that
-/// have them are quoted.
+/// Converts a line of a users' file to a directive. Words with quotes or backslashes are quoted,
+/// because these have a meaning there.
 fn as_directive(line: &[u8]) -> Vec<u8> {
     let words = line.split(|byte| *byte == b' ').map(|word| {
         let is_plain = words::split(word).is_ok_and(|read| read == [word]);
@@ -156,7 +156,7 @@ fn as_directive(line: &[u8]) -> Vec<u8> {
     words.collect::<Vec<_>>().join(&b' ')
 }
 
-/// What the default user is where nothing is said of it but `requirepass`.
+/// Returns the rules of the default user if only `requirepass` concerns it.
 fn default_rules(config: &Config) -> Rules {
     let mut rules = Rules::unrestricted();
     if let Some(password) = &config.password {

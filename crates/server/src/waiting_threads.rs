@@ -1,16 +1,17 @@
-//! Requests that wait for other nodes, each on a short-lived thread: long commands of other clients go on meanwhile.
+//! Requests that wait for other nodes, each on a short-lived thread, so that long commands of other
+//! clients continue.
 //!
 //! ```text
 //!   worker ── Job ──► the command, offloaded ──► its order, and whom to answer ──► a thread of its own ── Answer ──► worker
 //! ```
 //!
-//! Such a thread does not enter the store, so it states nothing to the log, and nobody waits for it who begins one. The
-//! server ends when all of them have.
+//! Such a thread does not enter the store, so it appends nothing to the log, and a thread that
+//! starts a log does not wait for it. The server ends once all of them have ended.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// So many requests wait at once. Further ones wait on the thread for long commands.
+/// Maximum number of requests that wait at once. Further ones wait on the thread for long commands.
 const THREADS_MAX: usize = 64;
 
 /// The threads on which requests wait.
@@ -22,7 +23,7 @@ pub(crate) struct WaitingThreads {
 }
 
 impl WaitingThreads {
-    /// Has `wait` run on a thread of its own; whether there is one.
+    /// Runs `wait` on a thread of its own. Returns whether there is one.
     #[allow(
         clippy::disallowed_methods,
         reason = "it waits for other nodes, and works on nothing"
@@ -41,19 +42,20 @@ impl WaitingThreads {
         true
     }
 
-    /// Held by the one order about the cluster that is carried out.
+    /// Locks the execution of cluster orders: only one runs at a time.
     pub(crate) fn order(&self) -> MutexGuard<'_, ()> {
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Held by the one change of documents of the control group that goes on: directives, users, libraries.
+    /// Locks changes of the control group's documents (directives, users, libraries): only one runs
+    /// at a time.
     pub(crate) fn documents(&self) -> MutexGuard<'_, ()> {
         self.documents
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until all of them have ended.
+    /// Waits until all threads have ended.
     pub(crate) fn join(&self) {
         loop {
             let Some(thread) = self.lock().pop() else {

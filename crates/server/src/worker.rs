@@ -1,14 +1,15 @@
 //! One worker: a thread's sessions, its engine, and what it does between batches.
 //!
-//! A worker owns the sessions of its connections and nothing of other workers'. What others want of
-//! it comes as messages; what it wants of others it leaves with them as messages.
+//! A worker owns the sessions of its connections and nothing of other workers. Other threads send
+//! it messages, and it sends messages to them.
 //!
-//! Two clocks: the wall clock says when keys expire and what CLIENT LIST shows; everything that is
-//! a time span here (idle clients, limits in time, the next upkeep) is measured on the monotonic
-//! one, so that setting the machine's clock closes nobody.
+//! There are two clocks. The wall clock is for the expiry of keys and for CLIENT LIST. All time
+//! spans here (idle clients, time limits, the next upkeep) are measured on the monotonic clock, so
+//! that setting the machine's clock closes no client.
 //!
-//! `service` is what the loop asks of it. From there input goes to `running`, and a client that cannot go on to `waiting`;
-//! what others leave comes by `messages`, and `housekeeping` is done beside all that.
+//! `service` implements the loop's interface. From there input goes to `running`, and a client that
+//! cannot continue goes to `waiting`. Messages of other threads come through `messages`.
+//! `housekeeping` is done besides all that.
 
 mod arena;
 mod buffers;
@@ -62,7 +63,7 @@ pub struct Worker {
     node: Arc<Node>,
     index: usize,
     engine: Engine,
-    /// Set while more events wait to be delivered than should.
+    /// Set while too many events wait to be delivered.
     makes_too_many_events: Arc<AtomicBool>,
     counters: Arc<WorkerCounters>,
     config: ConfigReader,
@@ -71,24 +72,24 @@ pub struct Worker {
     paused_count: usize,
     /// Connections that wait for keys.
     waiting: Vec<ConnectionId>,
-    /// Connections that published more than can be delivered.
+    /// Connections that published more than can be delivered at present.
     throttled: Vec<ConnectionId>,
-    /// Connections that wait until what they read here is what the primary has.
+    /// Connections whose reads wait until this replica has what its primary has committed.
     reading: Vec<ConnectionId>,
     deliveries: Deliveries,
-    /// The reads of values out of memory for its clients, where it reads them by itself.
+    /// Reads of cold values by the worker itself, if it has a ring.
     ring_reads: Option<Box<RingReads>>,
-    /// Memory for the connections whose values were read.
+    /// Scratch memory: the connections whose values were read.
     have_values: Vec<ConnectionId>,
-    /// When those have waited long enough who wait for keys to be changed.
+    /// Deadlines of the waits for keys.
     waits: Waits,
-    /// Which replies wait, while there is a log.
+    /// The held replies, while there is a log.
     held_replies: Option<Box<HeldReplies<ConnectionId>>>,
-    /// Replies to a client of the memcached port, while they become text.
+    /// Replies to a client of the memcached port, before their conversion to text.
     memcached_replies: ReplyBuffer,
     log_user: LogUser,
     stopping: Option<Stopping>,
-    /// For clients whose requests other nodes answer.
+    /// State for clients whose requests other nodes answer.
     forwarding: ForwardingLoop,
     /// The turn's time on the monotonic clock.
     now_ms: u64,
@@ -96,7 +97,7 @@ pub struct Worker {
     /// Processor time of the thread when the turn began, while the latency monitor is on.
     turn_cpu_ns: Option<u64>,
     turns: WorkerTurns,
-    /// Requests that ran in the turn.
+    /// Number of requests that ran in the turn.
     turn_requests: usize,
     ticked_ms: u64,
     upkeep_due_ms: u64,
@@ -108,7 +109,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// The worker with this number.
+    /// Makes the worker with number `index`.
     #[must_use]
     pub fn new(node: Arc<Node>, index: usize) -> Self {
         let makes_too_many_events = Arc::default();
@@ -127,7 +128,7 @@ impl Worker {
         };
         let link = &node.workers()[index];
         link.own();
-        // A worker is made once.
+        // Each worker is made only once.
         let _already_set = link.engine.set(engine.counters());
         let ring_reads = node.tier().and_then(|tier| {
             let requests = Arc::clone(&node);

@@ -1,4 +1,4 @@
-//! `import` and `export`: a word, a file, and otherwise the options of the server.
+//! `import` and `export`: the word, a file, and the options of the server.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
@@ -7,30 +7,30 @@ use std::path::PathBuf;
 use super::StartError;
 use crate::keeping::offline::Form;
 
-/// Something else than to serve.
+/// An order other than to serve.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Order {
-    /// What.
+    /// The order.
     pub(super) wish: Wish,
     /// The file.
     pub(super) file: PathBuf,
-    /// Whether the outcome is told as JSON.
+    /// Whether the report is JSON.
     pub(super) is_json: bool,
-    /// The rest, which are the server's options.
+    /// The remaining options, which are the server's.
     pub(super) options: Vec<OsString>,
 }
 
-/// What is to be done with the file.
+/// What to do with the file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Wish {
     Import,
-    /// As what, and in this version of the format of RDB, if one is wanted.
+    /// In this form, and in this version of RDB, if one is given.
     Export(Form, Option<u16>),
 }
 
 impl Order {
-    /// The order that the options begin with, if it is one. Its file is the first word behind it, or the
-    /// last when options come first.
+    /// Reads the order that the options begin with, if there is one. Its file is the first word
+    /// after it, or the last word if options come first.
     pub(super) fn read(options: &[OsString]) -> Result<Option<Self>, StartError> {
         let Some((word, rest)) = options.split_first() else {
             return Ok(None);
@@ -66,7 +66,7 @@ fn is_option(word: &OsString) -> bool {
     word.as_bytes().starts_with(b"-")
 }
 
-/// Takes a flag out of the options; whether it was there.
+/// Removes a flag from the options. Returns whether it was there.
 fn take(options: &mut Vec<OsString>, flag: &str) -> bool {
     let found = options.iter().position(|word| word == flag);
     if let Some(at) = found {
@@ -75,7 +75,7 @@ fn take(options: &mut Vec<OsString>, flag: &str) -> bool {
     found.is_some()
 }
 
-/// Takes `--aof` out of the options.
+/// Removes `--aof` from the options.
 fn take_form(options: &mut Vec<OsString>) -> Form {
     match take(options, "--aof") {
         true => Form::Aof,
@@ -83,7 +83,7 @@ fn take_form(options: &mut Vec<OsString>) -> Form {
     }
 }
 
-/// Takes `--rdb-version` and the number behind it out of the options.
+/// Removes `--rdb-version` and its number from the options.
 fn take_version(options: &mut Vec<OsString>) -> Result<Option<u16>, StartError> {
     let Some(at) = options.iter().position(|word| word == "--rdb-version") else {
         return Ok(None);

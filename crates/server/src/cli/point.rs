@@ -1,6 +1,7 @@
-//! `--recover-to`: up to where the data is loaded.
+//! `--recover-to`: the point up to which data is loaded.
 //!
-//! No directive, for it is meant for one start: behind it the point is history.
+//! It is not a directive, because it is meant for one start only: after that start the point is in
+//! the past.
 
 use std::ffi::OsString;
 
@@ -9,7 +10,7 @@ use persistence::recovery::Target;
 
 const NAME: &str = "--recover-to";
 
-/// Takes the option out of the others.
+/// Removes the option from the others.
 pub(super) fn take(options: &[OsString]) -> Result<(Vec<OsString>, Target), StartError> {
     let mut options = options.to_vec();
     let Some(at) = options.iter().position(|option| option == NAME) else {
@@ -36,7 +37,7 @@ fn parse(text: &str) -> Option<Target> {
     time(text).map(Target::Time)
 }
 
-/// Seconds, perhaps with up to three decimals.
+/// Parses seconds with up to three optional decimals.
 fn milliseconds(text: &str) -> Option<u64> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -48,7 +49,7 @@ fn milliseconds(text: &str) -> Option<u64> {
     whole.checked_mul(1_000)?.checked_add(decimals)
 }
 
-/// A time of RFC 3339 in UTC, in milliseconds since 1970.
+/// Parses a UTC time of RFC 3339, in milliseconds since 1970.
 fn time(text: &str) -> Option<u64> {
     let text = text.strip_suffix(['Z', 'z'])?;
     let (date, clock) = text.split_once(['T', 't', ' '])?;
@@ -70,7 +71,7 @@ fn time(text: &str) -> Option<u64> {
     milliseconds(&format!("{seconds}.{decimals}"))
 }
 
-/// Numbers of so many digits each.
+/// Parses numbers with fixed counts of digits.
 fn numbers(text: &str, separator: char, digits: [usize; 3]) -> Option<[u64; 3]> {
     let parts: Vec<&str> = text.split(separator).collect();
     let parts: [&str; 3] = parts.try_into().ok()?;

@@ -1,4 +1,5 @@
-//! The page of all tools for readers, `docs/reference/tool-options.md`, follows what clap knows of them.
+//! The page of all tools for readers, `docs/reference/tool-options.md`, matches what clap knows
+//! about them.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -37,7 +38,7 @@ fn path() -> PathBuf {
 
 fn reference() -> String {
     let mut all = command();
-    // What belongs to each of them is put in when they are complete.
+    // Building completes the commands with their inherited parts.
     all.build();
     let mut text = HEAD.to_owned();
     for tool in all.get_subcommands_mut() {

@@ -11,7 +11,7 @@ fn lines(options: &[&str]) -> String {
     String::from_utf8(line(options).lines).unwrap()
 }
 
-/// Reads a command line after the program's name, an environment and a standard input.
+/// Reads a command line (without the program's name), an environment and a standard input.
 fn start(
     options: &[&str],
     environment: &[(&str, &str)],

@@ -1,6 +1,7 @@
-//! The words that ask the binary for something else than to serve: what each takes, as `--help`, the completions of
-//! shells and the pages of the manual tell it. The server's own options are directives, which have a grammar of
-//! their own; so what `import` and `export` are given besides files is only passed on here.
+//! The words that make the binary do something else than serve, with their options, for `--help`,
+//! the shells' completions and the manual pages. The server's own options are directives, which
+//! have a grammar of their own. So what `import` and `export` get besides files is only passed on
+//! here.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -17,10 +18,10 @@ use crate::cluster_tool::Wish;
 use crate::config::changes_between;
 use crate::identity;
 
-/// Of the binary, in messages and files that are made for it.
+/// Name of the binary in messages and generated files.
 const NAME: &str = "iolite";
 
-/// First words that are read here.
+/// First words that are handled here.
 const WORDS: [&str; 8] = [
     "check",
     "cluster",
@@ -32,11 +33,11 @@ const WORDS: [&str; 8] = [
     "man",
 ];
 
-/// Reads the options of a tool; nothing when they are the server's, or those of `import` and `export` without
-/// anything wrong.
+/// Reads the options of a tool. Returns `None` if they are the server's, or valid ones of `import`
+/// and `export`.
 pub(super) fn read(options: &[OsString]) -> Result<Option<Invocation>, StartError> {
     let first = options.first().and_then(|word| word.to_str());
-    // A server that starts makes nothing of all this. Alone, `help` tells of the server.
+    // A server that starts builds none of all this. `help` alone describes the server.
     if !first.is_some_and(|word| WORDS.contains(&word))
         || (first == Some("help") && options.len() == 1)
     {
@@ -99,7 +100,7 @@ fn wish(word: &str, given: &ArgMatches) -> Wish {
     }
 }
 
-/// Whether JSON is wanted; not of a command that has none.
+/// Whether JSON is requested; false for a command without that option.
 fn is_json(given: &ArgMatches) -> bool {
     let flag = given.try_get_one::<bool>("json").ok().flatten();
     flag.copied().unwrap_or_default()
@@ -110,7 +111,7 @@ fn order(order: &'static str, given: &ArgMatches) -> Wish {
     Wish::Order { order, node }
 }
 
-/// What is wrong with a first word that is no file.
+/// Returns the error for a first word that is no file.
 pub(super) fn unknown(word: &str) -> StartError {
     let near = command();
     let near = near.get_subcommands().map(Command::get_name);
@@ -190,7 +191,7 @@ pub(super) fn command() -> Command {
         .subcommands(printers())
 }
 
-/// The server that is asked, and who asks.
+/// Returns the server to connect to, and the user.
 fn target(given: &ArgMatches) -> Result<Box<Endpoint>, StartError> {
     let named = named_by(given).map_err(|error| StartError(error.to_string()))?;
     Ok(Box::new(named))
@@ -255,7 +256,7 @@ fn for_restart() -> Arg {
         .help("Stay in it: the server that is asked gives away what it leads, until it is started anew")
 }
 
-/// Words that start a server of a group: what they are is their first option.
+/// Returns the words that start a server of a group: the kind of node is their first option.
 fn starters() -> [Command; 2] {
     let host = || {
         Arg::new("host")
@@ -284,7 +285,8 @@ fn starters() -> [Command; 2] {
     ]
 }
 
-/// `cluster join HOST …` and `cluster witness HOST …` as options of the server; nothing where it is neither.
+/// Converts `cluster join HOST …` and `cluster witness HOST …` to options of the server; `None` if
+/// it is neither.
 pub(super) fn as_server(options: &[OsString]) -> Option<Vec<OsString>> {
     let [first, second, host, rest @ ..] = options else {
         return None;
@@ -338,7 +340,7 @@ fn create() -> Command {
         .help("So many of each primary");
     let create = Command::new("create").about("Makes a cluster of nodes that are by themselves");
     let create = asking(create.arg(nodes).arg(replicas));
-    // Where the nodes are is said by their own words.
+    // Their own words name the nodes.
     ["-h", "-p", "-s", "-u", "-n"]
         .into_iter()
         .fold(create, |create, id| {
@@ -346,7 +348,8 @@ fn create() -> Command {
         })
 }
 
-/// Adds the options that say which server is asked: those of all tools. The long words are those of versions before.
+/// Adds the options that select the server: those of all tools. The long words are those of earlier
+/// versions.
 fn asking(command: Command) -> Command {
     command
         .disable_help_flag(true)
@@ -381,7 +384,7 @@ fn export() -> Command {
         .arg(rest("words", "FILE"))
 }
 
-/// What prints files for others.
+/// Returns the commands that print files for other programs.
 fn printers() -> [Command; 2] {
     [
         Command::new("completions")
@@ -413,7 +416,7 @@ fn files() -> Arg {
         .help("What to verify: a checkpoint, a segment of the log, an RDB file, a directory")
 }
 
-/// What is passed on as it is.
+/// Returns an argument for words that are passed on unchanged.
 fn rest(id: &'static str, name: &'static str) -> Arg {
     Arg::new(id)
         .value_name(name)
@@ -456,7 +459,7 @@ mod tests {
     #[test]
     fn every_tool_tells_what_it_takes() {
         for word in ["check", "doctor", "import", "export", "completions", "man"] {
-            // Of who asks a server, -h is its host.
+            // In tools that connect to a server, -h is its host.
             let short = if word == "doctor" { "--help" } else { "-h" };
             for words in [[word, "--help"], [word, short], ["help", word]] {
                 let text = told(&words).unwrap().unwrap();
@@ -474,7 +477,8 @@ mod tests {
         assert!(told(&["man"]).unwrap().unwrap().contains(".SH"));
     }
 
-    /// The options of a command as they are typed; `has_hidden`: those that no page tells, too.
+    /// Returns the options of a command as they are typed; with `has_hidden`, also those that no
+    /// page shows.
     fn options_of(command: &Command, has_hidden: bool) -> BTreeSet<String> {
         let mut words = BTreeSet::new();
         let is_meant = |arg: &&Arg| has_hidden || !arg.is_hide_set();
@@ -487,7 +491,7 @@ mod tests {
         words
     }
 
-    /// All commands but `help`, by the words that name them.
+    /// Returns all commands except `help`, with the words that name them.
     fn all(command: &Command, words: &[&str], found: &mut Vec<(Vec<String>, Command)>) {
         for one in command.get_subcommands() {
             if one.get_name() == "help" {
@@ -508,7 +512,7 @@ mod tests {
         all(&whole, &[], &mut commands);
         let script = told(&["completions", "bash"]).unwrap().unwrap();
         for (words, command) in commands {
-            // In the script a command's words stand after its label.
+            // In the script, the words of a command follow its label.
             let label = format!("        iolite__subcmd__{})\n", words.join("__subcmd__"));
             let (_, part) = script
                 .split_once(&label)

@@ -1,52 +1,52 @@
-//! What the directives say about cluster mode.
+//! Settings of cluster mode.
 
 use engine::cluster::EndpointKind;
 
-/// Cluster mode, and how clients are told to find this node.
+/// Settings of cluster mode, and the addresses of this node that clients get.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cluster {
-    /// Whether there is a cluster.
+    /// Whether cluster mode is on.
     pub is_on: bool,
-    /// The port for nodes; 0 means the one of clients and 10,000 more.
+    /// Port for other nodes; 0 means the client port plus 10,000.
     pub port: u16,
-    /// The address that others are told; otherwise the one that they see.
+    /// Address that other nodes are given; if empty, they use the address that they see.
     pub announce_ip: String,
-    /// The name that they are told.
+    /// Host name that other nodes are given.
     pub announce_hostname: String,
-    /// What people call this node.
+    /// Name of this node for people.
     pub announce_name: String,
-    /// The port for clients that others are told; 0 means the real one.
+    /// Client port that other nodes are given; 0 means the real one.
     pub announce_port: u16,
-    /// The one with encryption; 0 means the real one.
+    /// TLS port that other nodes are given; 0 means the real one.
     pub announce_tls_port: u16,
-    /// The one for nodes; 0 means the real one.
+    /// Node port that other nodes are given; 0 means the real one.
     pub announce_bus_port: u16,
-    /// How clients are told to find nodes.
+    /// Kind of endpoint that redirections name.
     pub endpoint: EndpointKind,
-    /// Keys are served only while all hash slots are.
+    /// Whether keys are served only while all hash slots are served.
     pub requires_full_coverage: bool,
-    /// Keys can be read while the cluster is down.
+    /// Whether keys can be read while the cluster is down.
     pub reads_when_down: bool,
-    /// Shard channels work while the cluster is down.
+    /// Whether shard channels work while the cluster is down.
     pub channels_when_down: bool,
-    /// Requests may be about keys of several hash slots of this node.
+    /// Whether a request may name keys of several hash slots of this node.
     pub crosses_slots: bool,
-    /// Writes about keys of several slots are forwarded in parts.
+    /// Whether a write to keys of several hash slots is forwarded in parts.
     pub splits_writes: bool,
-    /// The port for clients whose requests are forwarded; 0 where there is none.
+    /// Port for clients whose requests are forwarded; 0 means none.
     pub forward_port: u16,
-    /// What other nodes answer may take so long, in milliseconds.
+    /// Maximum time to wait for another node's answer, in milliseconds.
     pub forward_timeout_ms: u64,
-    /// Writes to slots that are handed over wait no longer, in milliseconds.
+    /// Maximum time that writes wait while their hash slot is handed over, in milliseconds.
     pub pause_ms_max: u64,
-    /// A shard gives a replica away to one that has none left where it keeps more than so many.
+    /// Number of replicas that a shard must keep when it gives one to a shard without replicas.
     pub migration_barrier: usize,
-    /// This node may be given to another shard as its replica, where it is one of many.
+    /// Whether this node may be moved to another shard as its replica.
     pub moves_as_replica: bool,
-    /// Whether it is never promoted by the group alone.
+    /// Whether the group never promotes this node by itself.
     pub declines: bool,
-    /// Whether what requests take is counted by hash slots.
+    /// Whether the resources that requests use are counted per hash slot.
     pub counts_usage: bool,
-    /// So many databases there are.
+    /// Number of databases.
     pub databases_count: u32,
 }

@@ -1,4 +1,4 @@
-//! What the table says about a directive.
+//! A row of the table of directives.
 
 use super::value::{Kind, Value};
 use crate::identity;
@@ -10,19 +10,19 @@ pub(super) struct Directive {
     pub(super) name: &'static str,
     /// Other names with the same meaning.
     pub(super) aliases: &'static [&'static str],
-    /// What values it takes.
+    /// Kind of its values.
     pub(super) kind: Kind,
-    /// Value when nobody sets it, as a file would write it.
+    /// Default value, as a file would write it.
     pub(super) default: &'static str,
     /// When it may be set.
     pub(super) change: ChangeRule,
     /// Whether its value is kept out of messages and may be read from a file of its own.
     pub(super) is_secret: bool,
-    /// Whether CONFIG GET shows it to those who ask for it by name only.
+    /// Whether CONFIG GET shows it only if the client asks for it by its full name.
     pub(super) is_hidden: bool,
-    /// Whether it does anything.
+    /// Whether it has an effect.
     pub(super) standing: Standing,
-    /// Last say on a value that its kind allows: brings it into range, or refuses it.
+    /// Final check of a value that its kind allows: brings the value into range, or refuses it.
     pub(super) admit: fn(Value) -> Result<Value, String>,
 }
 
@@ -37,15 +37,15 @@ pub(super) enum ChangeRule {
     AtStart,
 }
 
-/// Whether a directive does anything in this version.
+/// Whether a directive has an effect in this version.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Standing {
     /// It does what its name says.
     Works,
-    /// Every value is accepted and nothing depends on it; `reason` says why nobody misses it.
+    /// Every value is accepted and has no effect; `reason` says why the effect is not needed.
     WithoutEffect { reason: &'static str },
-    /// Only the default and the values in `also` describe what the server does; others are refused
-    /// with the sentence "Iolite x.y `lacks`".
+    /// Only the default and the values in `also` describe what the server does. Other values are
+    /// refused with the sentence "Iolite x.y `lacks`".
     Fixed {
         lacks: &'static str,
         also: &'static [&'static str],
@@ -53,7 +53,7 @@ pub(super) enum Standing {
 }
 
 impl Directive {
-    /// A row for a directive that works and can always be set.
+    /// Makes a row for a directive that works and can always be set.
     pub(super) const fn new(name: &'static str, kind: Kind, default: &'static str) -> Self {
         Self {
             name,
@@ -118,15 +118,15 @@ impl Directive {
         self
     }
 
-    /// All names, the directive's own first.
+    /// Returns all names, the directive's own first.
     pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
         std::iter::once(self.name).chain(self.aliases.iter().copied())
     }
 
-    /// Whether this version can live up to `value`.
+    /// Checks that this version supports `value`.
     ///
     /// # Errors
-    /// The sentence that says what is missing.
+    /// The sentence that says what this version lacks.
     pub(super) fn check_standing(&self, value: &Value) -> Result<(), String> {
         let Standing::Fixed { lacks, also } = self.standing else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! All directives of the table, and how one is found by name.
+//! All directives of the table, and lookup by name.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -7,11 +7,11 @@ use super::directive::Directive;
 use super::table;
 use crate::identity;
 
-/// A directive's position in [`all`], the directive, and the table's spelling of the name that it was asked for by.
+/// A directive's position in [`all`], the directive, and the name in the table that matched.
 type Found = (usize, &'static Directive, &'static str);
 
-/// The directive called `name`, letter case aside, with its position in [`all`] and the name of
-/// the table's spelling.
+/// Returns the directive called `name`, with its position in [`all`] and the table's spelling of
+/// the name. Letter case does not matter.
 pub(super) fn find(name: &[u8]) -> Option<Found> {
     static BY_NAME: LazyLock<HashMap<&[u8], Found>> = LazyLock::new(|| {
         let rows = all().iter().enumerate();
@@ -24,7 +24,7 @@ pub(super) fn find(name: &[u8]) -> Option<Found> {
     BY_NAME.get(&name.to_ascii_lowercase()[..]).copied()
 }
 
-/// The name of a directive that differs least from `name`, if it differs in few letters.
+/// Returns the directive name that is nearest to `name`, if the two differ in only a few letters.
 pub(super) fn find_nearest(name: &[u8]) -> Option<&'static str> {
     let name = name.to_ascii_lowercase();
     let changes_max = 1 + name.len() / 6;
@@ -43,8 +43,8 @@ pub(super) fn find_nearest(name: &[u8]) -> Option<&'static str> {
         .map(|(_, known)| known)
 }
 
-/// How many bytes have to be put in, taken out or replaced to make `to` of `from` (the distance of
-/// Levenshtein), one row of the matrix at a time.
+/// Returns the number of bytes to insert, remove or replace to turn `from` into `to` (Levenshtein
+/// distance). Computes one row of the matrix at a time.
 pub(crate) fn changes_between(from: &[u8], to: &[u8]) -> usize {
     let mut row: Vec<usize> = (0..=to.len()).collect();
     for (taken, byte) in from.iter().enumerate() {
@@ -59,14 +59,14 @@ pub(crate) fn changes_between(from: &[u8], to: &[u8]) -> usize {
     row[to.len()]
 }
 
-/// Every directive, in the order of the table.
+/// Returns every directive, in the order of the table.
 pub(super) fn all() -> &'static [&'static Directive] {
     static ALL: LazyLock<Vec<&'static Directive>> =
         LazyLock::new(|| table::SECTIONS.iter().copied().flatten().collect());
     &ALL
 }
 
-/// Why a word that Redis knows in a file, but not as a directive with a value, is refused.
+/// Returns why a word is refused that Redis knows in a file, but not as a directive with a value.
 pub(super) fn find_refused(name: &[u8]) -> Option<String> {
     let (name, lacks) = table::REFUSED_WORDS
         .iter()

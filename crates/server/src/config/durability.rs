@@ -1,8 +1,8 @@
-//! What the directives say about durability.
+//! Settings of durability.
 //!
-//! Two views of one thing: Redis' `appendonly`, `appendfsync` and `save`, and our `durability`, which
-//! names the level that they make together. [`super::Settings`] keeps both in step: whichever is set
-//! last changes the other.
+//! There are two views of one setting: Redis' `appendonly`, `appendfsync` and `save`, and our
+//! `durability`, which names the level that those three make together. [`super::Settings`] keeps
+//! both in step: setting one changes the other.
 //!
 //! | `durability` | `appendonly` | `appendfsync` | `save` |
 //! |---|---|---|---|
@@ -17,60 +17,60 @@ use std::path::PathBuf;
 
 use engine::ShutdownRequest;
 
-/// What is kept, and how.
+/// What is kept on disk, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Durability {
-    /// What is left after a crash of what was acknowledged.
+    /// Which acknowledged writes survive a crash.
     pub level: DurabilityLevel,
-    /// How the log is synced (`appendfsync`).
+    /// When the log is synced (`appendfsync`).
     pub sync: DurabilityLevel,
-    /// Whether a copy counts for a majority once it is on disk only.
+    /// Whether a copy counts for a majority only after its log is on disk.
     pub quorum_fsync: bool,
-    /// What reads that wait for a majority wait for beside what they show.
+    /// What a read at quorum level waits for, in addition to the data that it shows.
     pub quorum_reads: QuorumReads,
-    /// When a checkpoint is made without being asked for, at every level: one of them is enough.
+    /// Conditions for an automatic checkpoint, at every level; one that holds is enough.
     pub save_points: Vec<SavePoint>,
-    /// Whether writes are refused while the last checkpoint in the background is one that failed.
+    /// Whether writes are refused while the last background checkpoint failed.
     pub refuses_writes_after_failed_save: bool,
-    /// Bytes that a checkpoint may hold in memory beside the records themselves.
+    /// Maximum number of bytes that a checkpoint holds in memory beside the records themselves.
     pub checkpoint_buffer_bytes_max: u64,
-    /// Whether a save leaves an RDB file beside its checkpoint.
+    /// Whether a save also writes an RDB file.
     pub also_saves_rdb: bool,
-    /// A checkpoint is made when the log has grown by so many hundredths of what it was behind the
-    /// last one; 0 means never.
+    /// Growth of the log since the last checkpoint that starts a new one, in percent of its length
+    /// behind that checkpoint; 0 means never.
     pub log_growth_percent: u32,
-    /// The log is left to grow up to so many bytes whatever the checkpoint behind it is.
+    /// Length of the log, in bytes, below which its growth never starts a checkpoint.
     pub log_growth_bytes_min: u64,
-    /// The log goes on in another file when one has so many bytes.
+    /// Length of a log file, in bytes, at which the log continues in a new file.
     pub log_segment_bytes: u64,
-    /// Whether a start goes on where the end of the log was cut off.
+    /// Whether the server starts although the end of the log is torn.
     pub accepts_torn_log: bool,
-    /// What SIGTERM asks for.
+    /// Kind of shutdown that SIGTERM requests.
     pub at_terminate: ShutdownRequest,
-    /// What SIGINT asks for.
+    /// Kind of shutdown that SIGINT requests.
     pub at_interrupt: ShutdownRequest,
-    /// Name, in the working directory, of the RDB file: one that was left by another server, or by a save.
+    /// Name of the RDB file in the working directory. Another server or a save may have written it.
     pub rdb_file_name: PathBuf,
-    /// Name, in the working directory, of the directory with Redis' append-only files.
+    /// Name of the directory with Redis' append-only files, in the working directory.
     pub aof_directory_name: PathBuf,
-    /// What the names of Redis' append-only files begin with, and the whole name of a single one.
+    /// Prefix of the names of Redis' append-only files, and the whole name of a single one.
     pub aof_file_name: PathBuf,
 }
 
-/// How much of what was acknowledged is left after a crash, from least to most.
+/// How many acknowledged writes survive a crash, from least to most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DurabilityLevel {
     /// Nothing.
     None,
-    /// What the last checkpoint has.
+    /// What the last checkpoint contains.
     Checkpoint,
-    /// Everything, as long as the operating system goes on.
+    /// Everything, while the operating system keeps running.
     Os,
-    /// The same; and all but about the last second when the machine stops.
+    /// As `Os`; and if the machine stops, all but about the last second.
     EverySecond,
     /// Everything.
     Always,
-    /// What a majority of the copies has, under a control group.
+    /// What a majority of the copies in a control group has.
     Quorum,
 }
 
@@ -81,19 +81,19 @@ impl DurabilityLevel {
     }
 }
 
-/// What says that a primary is one still, when it answers a read that waits for a majority.
+/// How a primary makes sure that it is still the primary when it answers a read at quorum level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuorumReads {
-    /// Its lease: a clock.
+    /// By its lease, which relies on a clock.
     Lease,
-    /// The lease, and a majority of the members that is asked after the read.
+    /// By its lease, and by asking a majority of the members after the read.
     Confirm,
 }
 
-/// So many changes in so many seconds are worth a checkpoint.
+/// A condition for a checkpoint: so many changes in so many seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SavePoint {
-    /// Seconds since the last checkpoint, 1 at least.
+    /// Seconds since the last checkpoint, at least 1.
     pub seconds: u64,
     /// Changes since the last checkpoint.
     pub changes: u64,

@@ -1,4 +1,4 @@
-//! Why CONFIG SET or CONFIG REWRITE refused, in Redis' words.
+//! Refusals of CONFIG SET and CONFIG REWRITE, in Redis' words.
 
 use std::fmt;
 use std::io;
@@ -10,7 +10,7 @@ use base::os_error::system_reason;
 pub struct ConfigError(Vec<u8>);
 
 impl ConfigError {
-    /// The text, on one line. It may repeat bytes that the client sent.
+    /// Returns the text, on one line. It may repeat bytes that the client sent.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -24,7 +24,7 @@ impl ConfigError {
         ])
     }
 
-    /// The directive called `name` is to blame.
+    /// The directive called `name` is at fault.
     pub(crate) fn refused(name: &str, reason: &str) -> Self {
         Self::new(&[
             b"ERR CONFIG SET failed (possibly related to argument '",

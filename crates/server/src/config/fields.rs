@@ -30,7 +30,7 @@ pub struct Config {
     pub bind: Vec<BindAddress>,
     /// TCP port; 0 means no TCP.
     pub port: u16,
-    /// Path of the Unix socket, when there is one.
+    /// Path of the Unix socket, or `None` without one.
     pub unix_socket: Option<PathBuf>,
     /// Mode bits of the Unix socket's file; 0 leaves them to the umask.
     pub unix_socket_mode: u32,
@@ -40,53 +40,54 @@ pub struct Config {
     pub tcp_keepalive_s: u32,
     /// Seconds after which an idle client is closed; 0 means never.
     pub idle_timeout_s: u32,
-    /// Connections served at a time.
+    /// Maximum number of connections at a time.
     pub clients_max: u32,
-    /// Whether clients of other machines are refused while there is no password.
+    /// Whether clients on other machines are refused while there is no password.
     pub protected_mode: bool,
     /// The default user's password.
     pub password: Option<Vec<u8>>,
     /// Who may use DEBUG.
     pub debug_command: Permission,
-    /// Where the audit log goes, and what is in it, if there is one.
+    /// Where the audit log goes and what it contains, or `None` without one.
     pub audit: Option<AuditConfig>,
-    /// File of the users, when they have one.
+    /// File with the users, or `None` without one.
     pub acl_file: Option<PathBuf>,
     /// Whether new users may use all channels.
     pub opens_channels: bool,
-    /// Entries of ACL LOG.
+    /// Maximum number of entries of ACL LOG.
     pub denials_max: usize,
-    /// Users that lines `user` define: name and rules.
+    /// Users that `user` lines define: name and rules.
     pub users: Vec<Vec<Vec<u8>>>,
-    /// Commands that lines `rename-command` rename; an empty name hides one.
+    /// Commands that `rename-command` lines rename; an empty name hides the command.
     pub renamed_commands: Vec<(Vec<u8>, Vec<u8>)>,
     /// Who may set protected directives with CONFIG SET.
     pub protected_configs: Permission,
 
-    /// Numbered databases.
+    /// Number of databases.
     pub databases_count: u32,
-    /// Worker threads.
+    /// Number of worker threads.
     pub threads_count: u16,
-    /// Microseconds that a worker at most looks for events before it blocks, where there are more
-    /// cores than workers; 0 means never.
+    /// Microseconds that a worker looks for events before it blocks, if there are more cores than
+    /// workers; 0 means that it blocks at once.
     pub busy_poll_us: u32,
     /// Housekeeping turns a second, 1 to 500.
     pub hz: u32,
-    /// Microseconds that a key takes that is loaded; below 0 how many keys take one.
+    /// Delay per loaded key in microseconds; if negative, the number of keys per microsecond of
+    /// delay.
     pub key_load_delay: i64,
-    /// The same of a key that is saved.
+    /// Delay per saved key, in the same form.
     pub key_save_delay: i64,
     /// Working directory.
     pub dir: PathBuf,
-    /// Lowest level that is logged.
+    /// Lowest level that is written to the log.
     pub log_level: Level,
-    /// Log file; standard output when absent.
+    /// Log file; standard output if absent.
     pub log_file: Option<PathBuf>,
-    /// As whom the machine's log is told the same, if it is.
+    /// Tag of lines that are also sent to the machine's log, or `None` if it gets none.
     pub(crate) syslog: Option<Tag>,
     /// Whether to leave the terminal at start.
     pub daemonize: bool,
-    /// Who waits to hear that the server is ready.
+    /// Process manager that waits until the server is ready.
     pub supervised: Supervised,
     /// File that holds the process number while the server runs.
     pub pid_file: Option<PathBuf>,
@@ -94,54 +95,55 @@ pub struct Config {
     pub always_show_logo: bool,
     /// Name of the availability zone, as INFO shows it.
     pub availability_zone: String,
-    /// The version of Redis that clients are told.
+    /// Version of Redis that the server reports to clients.
     pub redis_version: String,
-    /// Whether the kernel ranks the process by a score of ours when memory runs out.
+    /// Whether the server sets the score by which the kernel chooses a process to kill when memory
+    /// runs out.
     pub oom_score: OomScore,
-    /// That score, or what is added to the one it has.
+    /// That score, or the amount added to the present one.
     pub oom_adjustment: i32,
 
-    /// Bytes the process may hold before it evicts or refuses; 0 means no limit.
+    /// Bytes that the process may hold before it evicts or refuses; 0 means no limit.
     pub memory_bytes_max: u64,
-    /// What goes when memory is short.
+    /// Which keys are evicted when memory is short.
     pub eviction_policy: EvictionPolicy,
     /// Keys looked at per victim under the sampling policies.
     pub eviction_samples_count: u32,
-    /// How much one call evicts at most beyond what it needs: 0 little, 100 all.
+    /// How much one call evicts beyond what it needs: from 0 (little) to 100 (all).
     pub eviction_tenacity: u8,
     /// Logarithmic factor of the LFU counter.
     pub lfu_log_factor: u32,
     /// Minutes after which the LFU counter falls by one.
     pub lfu_decay_minutes: u32,
-    /// When records are moved together without being asked; the store's own choice when absent.
+    /// When records are compacted automatically; the store's own choice if absent.
     pub defragmentation: Option<Defragmentation>,
-    /// Memory of all clients together.
+    /// Limit of the memory of all clients together.
     pub clients_memory: ClientsMemory,
-    /// Bytes of unanswered input a client may pile up.
+    /// Maximum number of bytes of unanswered input of one client.
     pub query_buffer_bytes_max: u64,
-    /// `tracking-table-max-keys`: keys of which changes are told to clients that cache them; 0 for no
-    /// limit.
+    /// `tracking-table-max-keys`: maximum number of keys that are tracked for client caches; 0
+    /// means no limit.
     pub tracked_keys_max: u64,
-    /// After how many milliseconds those who wait for a script are told so; 0 means never.
+    /// Milliseconds after which clients that wait for a script get an error; 0 means never.
     pub busy_reply_ms: u64,
-    /// Whether those who do not wait for it are refused, too, as in Redis.
+    /// Whether clients that do not wait for the script are refused too, as in Redis.
     pub busy_refuses_all: bool,
-    /// Length of one argument.
+    /// Maximum length of one argument.
     pub bulk_bytes_max: u64,
     /// Whether DUMP compresses long texts.
     pub compresses_dumps: bool,
-    /// Sizes at which collections change their form, in the order of [`Threshold::ALL`].
+    /// Sizes at which collections change their encoding, in the order of [`Threshold::ALL`].
     pub thresholds: [i64; Threshold::ALL.len()],
     /// Limits of unread output, per client class.
     pub output_limits: OutputLimits,
-    /// From when on something is noticed about commands.
+    /// Thresholds above which commands are recorded.
     pub noticed: observer::Thresholds,
-    /// Which percentiles of commands' times INFO shows, as hundredths.
+    /// Percentiles of command times that INFO shows, in percent.
     pub percentiles: Vec<String>,
-    /// Which events of keys clients may hear of.
+    /// Classes of keyspace events that are published.
     pub notifications: Notifications,
 
-    /// Whom to follow, and how replicas are served.
+    /// The primary to follow, and how replicas are served.
     pub replication: Replication,
     /// The control group.
     pub group: Group,
@@ -155,7 +157,7 @@ pub struct Config {
     pub memcached: Memcached,
     /// Cluster mode.
     pub cluster: Cluster,
-    /// Where values go that do not fit into memory, if anywhere.
+    /// Where values go that do not fit into memory, or `None` without a tier.
     pub tier: Option<TierConfig>,
 }
 
@@ -164,23 +166,24 @@ pub struct Config {
 pub struct BindAddress {
     /// Address as written, without the `-`; `*` and `::*` mean every address of their family.
     pub host: String,
-    /// Written with a leading `-`: not a fault when the machine does not have the address.
+    /// Whether it has a leading `-`: the server starts even if the machine does not have the
+    /// address.
     pub optional: bool,
 }
 
-/// Values of `enable-debug-command` and its like.
+/// Values of `enable-debug-command` and similar directives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permission {
-    /// Nobody.
+    /// No client.
     No,
     /// Every client.
     Yes,
-    /// Clients of this machine.
+    /// Clients on this machine.
     Local,
 }
 
 impl Permission {
-    /// Whether a client is permitted, which `is_local` or not.
+    /// Whether a client is permitted. `is_local` says whether it is on this machine.
     pub fn includes(self, is_local: bool) -> bool {
         match self {
             Self::No => false,
@@ -193,13 +196,13 @@ impl Permission {
 /// Values of `supervised`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Supervised {
-    /// Nobody waits.
+    /// No process manager.
     No,
-    /// systemd, told through its notification socket.
+    /// systemd, notified through its socket.
     Systemd,
-    /// Upstart, told by stopping.
+    /// Upstart, notified by a stop signal of the process to itself.
     Upstart,
-    /// Whichever the environment shows.
+    /// The one that the environment shows.
     Auto,
 }
 
@@ -208,18 +211,18 @@ pub enum Supervised {
 pub enum OomScore {
     /// The process keeps the score that it has.
     Left,
-    /// Ours is added to it.
+    /// The configured score is added to it.
     Relative,
-    /// Ours is it.
+    /// The configured score replaces it.
     Absolute,
 }
 
-/// From when on records are moved together (`activedefrag`).
+/// Thresholds above which records are compacted (`activedefrag`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Defragmentation {
-    /// Bytes that must lie idle.
+    /// Minimum number of idle bytes.
     pub idle_bytes_min: u64,
-    /// Hundredths of what is in use that must lie idle.
+    /// Minimum number of idle bytes, in percent of the used ones.
     pub idle_percent_min: u32,
 }
 
@@ -264,13 +267,13 @@ pub struct OutputLimits {
 pub struct OutputLimit {
     /// Bytes at which the client is closed at once.
     pub hard_bytes: u64,
-    /// Bytes at which the client is closed when it stays above for `soft_s`.
+    /// Bytes at which the client is closed if it stays above for `soft_s`.
     pub soft_bytes: u64,
     /// Seconds the client may stay above `soft_bytes`.
     pub soft_s: u64,
 }
 
-/// What start-up found besides the settings themselves.
+/// What the server found at start besides the settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Origin {
     /// Absolute path of the configuration file.
@@ -279,17 +282,18 @@ pub struct Origin {
     pub arguments: Vec<OsString>,
 }
 
-/// Where the audit log goes, and what is in it.
+/// Where the audit log goes and what it contains.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditConfig {
-    /// A file; the word `syslog` means the machine's.
+    /// A file; the word `syslog` means the machine's log.
     pub file: PathBuf,
-    /// Which requests.
+    /// Which requests it contains.
     pub filter: AuditFilter,
 }
 
 impl Config {
-    /// The port that other nodes are told of: as configured, or the one that they can come to.
+    /// Returns the port that other nodes are given: the configured one, or the one that they can
+    /// reach.
     #[must_use]
     pub fn port_for_peers(&self) -> u16 {
         let is_encrypted = self.replication.links_by_certificate || self.port == 0;
@@ -300,13 +304,14 @@ impl Config {
         }
     }
 
-    /// Where clients are served: at the port of encrypted connections, where there is no other.
+    /// Returns the port for clients: the TLS port if there is no plain one.
     #[must_use]
     pub fn client_port(&self) -> u16 {
         client_port(self.port, self.tls.port)
     }
 
-    /// Where links of other nodes are served: as configured, or so far above the port of clients.
+    /// Returns the port for links of other nodes: the configured one, or the client port plus a
+    /// fixed distance.
     #[must_use]
     pub fn link_port(&self) -> u16 {
         match (self.replication.link_port, self.cluster.port) {
@@ -319,7 +324,8 @@ impl Config {
     }
 }
 
-/// The port that clients and other nodes know a server by, where these serve plain and encrypted connections; 0: none.
+/// Returns the port that identifies a server to clients and other nodes, given its plain and its
+/// TLS port; 0 means none.
 pub(super) const fn client_port(port: u16, tls_port: u16) -> u16 {
     match port {
         0 => tls_port,

@@ -1,40 +1,42 @@
-//! What the directives say about the control group.
+//! Settings of the control group.
 
-/// The port of links lies so far above that of clients where nothing else is said.
+/// Distance of the default link port from the client port.
 pub const LINK_PORT_DISTANCE: u16 = 10_000;
 
-/// The control group; a node that names none of it is in none.
+/// Settings of the control group; without them the node is in no group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
-    /// Whether this node begins a group where it is in none.
+    /// Whether this node founds a group if it is in none.
     pub begins: bool,
-    /// A node of the group that this one joins: its host, and its port of links.
+    /// A node of the group that this node joins: its host and link port.
     pub join: Option<(String, u16)>,
-    /// Where nodes of the group are asked for that are not where they were: hosts, and ports of links.
+    /// Hosts and link ports of nodes that are asked for the addresses of nodes that moved.
     pub seeds: Vec<(String, u16)>,
-    /// Whether it votes and keeps no data.
+    /// Whether this node votes and keeps no data.
     pub is_witness: bool,
     /// Whether such a witness keeps a copy of the log.
     pub witness_log: bool,
-    /// Milliseconds after which a node that is not heard is taken for gone.
+    /// Milliseconds of silence after which a node counts as failed.
     pub node_timeout_ms: u64,
-    /// So long a shard whose members were all started anew waits for those that are not back, in milliseconds.
+    /// Milliseconds that a shard whose members all restarted waits for the members that are not
+    /// back.
     pub recovery_ms: u64,
-    /// A voter that was not heard for so long is replaced, in milliseconds.
+    /// Milliseconds of silence after which a voter is replaced.
     pub voter_lost_ms: u64,
-    /// The highest level of entries of the control log that this node says it knows: the group uses nothing newer.
+    /// Highest level of control-log entries that this node declares it knows. The group uses
+    /// nothing newer.
     pub feature_level: u16,
-    /// Where clients ask that look for Sentinels; 0 for nowhere.
+    /// Port for clients that look for Sentinels; 0 means none.
     pub sentinel_port: u16,
-    /// How they call the group.
+    /// Name by which those clients know the group.
     pub sentinel_name: String,
-    /// What is the same on all nodes of the group, because it is in its control log.
+    /// What is the same on all nodes of the group because it is in the control log.
     pub shares: Shares,
-    /// Whether a node that joins drops libraries of functions that it has by itself.
+    /// Whether a node that joins drops its own function libraries.
     pub adopts: bool,
 }
 
-/// What nodes of a group have in common beside data (`cluster-sync`).
+/// What nodes of a group share besides data (`cluster-sync`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shares {
     /// Users and their rules.
@@ -53,7 +55,7 @@ impl Shares {
         directives: false,
     };
 
-    /// From a list of words with commas between them; nothing where it is none.
+    /// Parses a comma-separated list of words; `None` if `text` is not one.
     #[must_use]
     pub fn of(text: &[u8]) -> Option<Self> {
         let mut shares = Self::NONE;
@@ -73,26 +75,27 @@ impl Shares {
 }
 
 impl Group {
-    /// Whether this node keeps a copy of the log alone: it has no data all the same.
+    /// Whether this node keeps a copy of the log without the data.
     #[must_use]
     pub fn keeps_log_alone(&self) -> bool {
         self.is_witness && self.witness_log
     }
 
-    /// Whether this node keeps a log, and obeys the group with it.
+    /// Whether this node keeps a log, which the group controls.
     #[must_use]
     pub fn keeps_log(&self) -> bool {
         !self.is_witness || self.witness_log
     }
 
-    /// Whether this node is to be in a group.
+    /// Whether this node should be in a group.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         self.begins || self.join.is_some()
     }
 }
 
-/// `HOST[:PORT[@LINK_PORT]]` as host and port of links; `port` is that of clients where none is named.
+/// Parses `HOST[:PORT[@LINK_PORT]]` into host and link port. `port` is the client port if the text
+/// names none.
 pub(super) fn place_of(text: &str, port: u16) -> Option<(String, u16)> {
     let (text, link_port) = match text.rsplit_once('@') {
         Some((text, link_port)) => (text, Some(link_port.parse::<u16>().ok()?)),

@@ -1,8 +1,8 @@
-//! What the directives say about the management port.
+//! Settings of the management port.
 
 use std::path::PathBuf;
 
-/// The management port; nothing of it is there while the port is 0.
+/// The management port. All of it is off while the port is 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Http {
     /// TCP port; 0 means none.
@@ -11,35 +11,36 @@ pub struct Http {
     pub bind: Vec<String>,
     /// Whether connections are encrypted, with the certificate of `tls-cert-file`.
     pub is_encrypted: bool,
-    /// Who has to say who he is to read metrics.
+    /// Which readers of metrics have to authenticate.
     pub metrics_auth: MetricsAuth,
-    /// The file of the word that lets one read metrics.
+    /// File with the token that permits reading metrics.
     pub metrics_token_file: Option<PathBuf>,
-    /// Names that requests may be sent to, besides addresses and this machine.
+    /// Host names that requests may be sent to, besides addresses and this machine's name.
     pub allowed_hosts: Vec<String>,
-    /// Whether there is the page and its API.
+    /// Whether the page and its API are served.
     pub has_console: bool,
-    /// Whether there are commands over HTTP for programs.
+    /// Whether programs can run commands over HTTP.
     pub has_commands: bool,
-    /// Seconds for which who is logged in stays so.
+    /// Seconds that a login lasts.
     pub session_ttl_s: u64,
     /// Where metrics are sent; empty for nowhere.
     pub otlp_endpoint: String,
-    /// Seconds between two times.
+    /// Seconds between two exports of metrics.
     pub otlp_interval_s: u64,
-    /// The file of headers that they are sent with.
+    /// File with the headers of these exports.
     pub otlp_headers_file: Option<PathBuf>,
-    /// The file of who signs the collector's certificate; the system's authorities without.
+    /// File with the authorities that sign the collector's certificate; the system's authorities if
+    /// absent.
     pub otlp_authorities_file: Option<PathBuf>,
 }
 
 /// Values of `http-metrics-auth`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricsAuth {
-    /// Who is on another machine says who he is.
+    /// Readers on other machines.
     Auto,
-    /// Nobody.
+    /// No reader.
     No,
-    /// Everybody.
+    /// Every reader.
     Yes,
 }

@@ -1,8 +1,9 @@
-//! Reading settings at start: environment, then lines of files, standard input and `argv`.
+//! Loading of settings at start: from the environment, then from lines of files, standard input and
+//! `argv`.
 //!
-//! Whatever is read last wins. Values are checked as they are read; whether this version can live
-//! up to them is checked at the end, on what was left, so that a later `save ""` saves an earlier
-//! `save 3600 1`.
+//! The last value read wins. Values are checked as they are read. Whether this version supports
+//! them is checked at the end, on the final values, so that a later `save ""` makes an earlier
+//! `save 3600 1` harmless.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -20,16 +21,17 @@ use super::value::{Gathering, is_pattern};
 use crate::identity;
 use base::os_error::system_reason;
 
-/// Files that may include one another, from the first to the last.
+/// Maximum depth of files that include one another.
 const INCLUDE_DEPTH_MAX: usize = 16;
-/// Start of the environment's variables that set directives.
+/// Prefix of environment variables that set directives.
 const VARIABLE_PREFIX: &str = "IOLITE_";
-/// What comes after it in variables of the tools and of the package for Python, which may well be there for a server, too.
+/// Rest of the names of variables that the tools and the Python package use. They may also be set
+/// for a server.
 const VARIABLES_OF_OTHERS: [&str; 4] = ["AUTH", "PROGRAM", "SOURCE_AUTH", "TARGET_AUTH"];
-/// End of the variables that name a file with the value.
+/// Suffix of variables that name a file with the value.
 const VARIABLE_FILE_SUFFIX: &str = "_FILE";
 
-/// Settings on their way.
+/// Settings while they are loaded.
 #[derive(Debug)]
 pub(crate) struct Loader {
     settings: Settings,
@@ -37,11 +39,11 @@ pub(crate) struct Loader {
     places: Vec<Option<Place>>,
 }
 
-/// What a [`Loader`] has read.
+/// Result of a [`Loader`].
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) settings: Settings,
-    /// One line that names the settings without effect, when there are any.
+    /// One line that names the settings without effect, if there are any.
     pub(crate) remark: Option<String>,
 }
 
@@ -49,7 +51,7 @@ pub(crate) struct Loaded {
 #[derive(Debug, Clone)]
 struct Place {
     source: Source,
-    /// The line, or what would be the line.
+    /// The line, or the equivalent line.
     text: Vec<u8>,
 }
 
@@ -70,7 +72,7 @@ pub(crate) struct LoadError {
 }
 
 impl Loader {
-    /// Nothing is set yet.
+    /// Starts with no directive set.
     pub(crate) fn new() -> Self {
         Self {
             settings: Settings::default(),
@@ -78,7 +80,7 @@ impl Loader {
         }
     }
 
-    /// Takes the variables that set directives: `IOLITE_<DIRECTIVE>`, upper case with underscores,
+    /// Reads the variables that set directives: `IOLITE_<DIRECTIVE>`, upper case with underscores,
     /// and `IOLITE_<DIRECTIVE>_FILE` for secrets. Other variables with the prefix are refused,
     /// because a misspelt `IOLITE_REQUIREPASS` would leave the server open.
     pub(crate) fn read_environment(
@@ -132,7 +134,7 @@ impl Loader {
         Err(refuse(name.as_bytes(), reason))
     }
 
-    /// Sets a directive from one text that holds all its words.
+    /// Sets a directive from one text that contains all its words.
     fn assign_text(
         &mut self,
         at: usize,
@@ -151,12 +153,12 @@ impl Loader {
             .map_err(|reason| LoadError::at(place, reason))
     }
 
-    /// Takes the lines of `text`.
+    /// Reads the lines of `text`.
     pub(crate) fn read_text(&mut self, text: &[u8]) -> Result<(), LoadError> {
         self.read_lines(text, 1, Source::Line)
     }
 
-    /// Takes the options of the command line, each as a line of a file would say it.
+    /// Reads the options of the command line, each in the form of a line of a file.
     pub(crate) fn read_options(&mut self, lines: &[u8]) -> Result<(), LoadError> {
         self.read_lines(lines, 1, |_| Source::Option)
     }
@@ -238,7 +240,7 @@ impl Loader {
         Ok(())
     }
 
-    /// Reads the files that `pattern` names. Without wildcards the file has to be there.
+    /// Reads the files that match `pattern`. Without wildcards the file must exist.
     fn include(&mut self, pattern: &[u8], place: Place, depth: usize) -> Result<(), LoadError> {
         if depth == INCLUDE_DEPTH_MAX {
             let reason = format!("More than {INCLUDE_DEPTH_MAX} files include one another");
@@ -254,7 +256,7 @@ impl Loader {
         Ok(())
     }
 
-    /// Checks that this version can live up to what was read.
+    /// Checks that this version supports the settings that were read.
     pub(crate) fn finish(mut self) -> Result<Loaded, LoadError> {
         self.settings.keep_log_in_group(false);
         let rows = directives::all().iter().zip(self.places).enumerate();
@@ -282,7 +284,7 @@ impl Loader {
 }
 
 impl LoadError {
-    /// A fault that no single line is to blame for.
+    /// An error that no single line causes.
     pub(crate) fn new(reason: String) -> Self {
         Self {
             place: None,
@@ -318,7 +320,7 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// Redis' text, and the name that was probably meant.
+/// Returns Redis' text, and the name that was probably meant.
 fn unknown_directive(name: &[u8]) -> String {
     let mut reason = "Bad directive or wrong number of arguments".to_owned();
     if let Some(near) = directives::find_nearest(name) {
@@ -327,7 +329,7 @@ fn unknown_directive(name: &[u8]) -> String {
     reason
 }
 
-/// The bytes of a configuration file.
+/// Returns the bytes of a configuration file.
 pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, LoadError> {
     std::fs::read(path).map_err(|error| {
         let (path, reason) = (path.display(), system_reason(&error));
@@ -337,7 +339,7 @@ pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, LoadError> {
     })
 }
 
-/// The files that match `pattern`, in the order of their names.
+/// Returns the files that match `pattern`, sorted by name.
 fn expand(pattern: &Path) -> Vec<PathBuf> {
     let mut found = vec![PathBuf::new()];
     for part in pattern.components() {
@@ -355,7 +357,8 @@ fn expand(pattern: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The entries of `dir` that match `pattern`; hidden ones only when it starts with a dot itself.
+/// Returns the entries of `dir` that match `pattern`; hidden entries only if `pattern` starts with
+/// a dot.
 fn matching_entries(dir: &Path, pattern: &OsStr) -> Vec<PathBuf> {
     let pattern = pattern.as_bytes();
     let place = if dir.as_os_str().is_empty() {
@@ -377,7 +380,7 @@ fn matching_entries(dir: &Path, pattern: &OsStr) -> Vec<PathBuf> {
     paths
 }
 
-/// The directive that the environment calls `name`.
+/// Returns the directive for the environment's spelling `name`.
 fn find_variable(name: &str) -> Option<(usize, &'static Directive)> {
     let same = |spelling: &str| spelling.to_ascii_uppercase().replace('-', "_") == name;
     let mut rows = directives::all().iter().enumerate();
@@ -385,7 +388,7 @@ fn find_variable(name: &str) -> Option<(usize, &'static Directive)> {
         .map(|(at, row)| (at, *row))
 }
 
-/// Whether Kubernetes made this variable for a service whose name starts with `iolite`, as in
+/// Whether Kubernetes made this variable for a service whose name starts with `iolite`, such as
 /// `IOLITE_PORT=tcp://10.0.0.1:6379` or `IOLITE_PORT_6379_TCP_ADDR=10.0.0.1`.
 fn is_service_link(rest: &str, value: &[u8]) -> bool {
     let address = [b"tcp://".as_slice(), b"udp://", b"sctp://"];
@@ -397,7 +400,7 @@ fn is_service_link(rest: &str, value: &[u8]) -> bool {
         || after_port.starts_with(|first: char| first.is_ascii_digit())
 }
 
-/// `line`, unless it holds a secret.
+/// Returns `line`, without its value if that is a secret.
 fn visible(row: &Directive, line: &[u8]) -> Vec<u8> {
     if row.is_secret {
         format!("{} (hidden)", row.name).into_bytes()

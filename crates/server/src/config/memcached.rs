@@ -1,12 +1,13 @@
-//! What the directives say about the memcached port.
+//! Settings of the memcached port.
 
-/// The memcached port; nothing of it is there while the port is 0.
+/// The memcached port. It is off while the port is 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Memcached {
     /// TCP port; 0 means none.
     pub port: u16,
-    /// The user that its clients are without logging in; empty for the default user, who may need a password.
+    /// User of clients that have not logged in; empty means the default user, which may need a
+    /// password.
     pub user: Vec<u8>,
-    /// The longest item.
+    /// Maximum length of an item.
     pub item_bytes_max: usize,
 }

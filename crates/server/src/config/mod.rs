@@ -6,8 +6,8 @@
 //!   CONFIG GET, CONFIG REWRITE <── Settings
 //! ```
 //!
-//! [`Settings`] is the truth; [`Config`] is derived from it and holds only what does something.
-//! A directive is described once, by its row in the table.
+//! [`Settings`] is authoritative; [`Config`] is derived from it and holds only the settings with an
+//! effect. A directive is described once, by its row in the table.
 
 mod cluster;
 mod directive;

@@ -1,7 +1,9 @@
-//! The directives that a control group shares: set on one node, they are so on all (`cluster-sync config`).
+//! The directives that a control group shares (`cluster-sync config`): setting one on a node sets
+//! it on all nodes.
 //!
-//! What is left out may differ from node to node, or has to: addresses and ports, paths, names, secrets, threads, memory and
-//! other limits of a machine, what is observed, and how one node keeps its log. What only a start changes is left out, too.
+//! The list omits directives that may or must differ between nodes: addresses and ports, paths,
+//! names, secrets, threads, memory and other limits of a machine, what is observed, and how a node
+//! keeps its log. It also omits directives that only a restart changes.
 
 use super::directives;
 use super::error::ConfigError;
@@ -25,21 +27,21 @@ const SHARED: &[&str] = &[
 /// A name and a value.
 pub type OwnedPair = (Vec<u8>, Vec<u8>);
 
-/// What a CONFIG SET names, by whom it is set.
+/// The pairs of a CONFIG SET, split into shared ones and own ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Divided {
-    /// Set for all nodes, by the names of their rows.
+    /// Pairs to set on all nodes, by the names of their rows.
     pub shared: Vec<OwnedPair>,
-    /// This node's own, and what is no directive.
+    /// This node's own pairs, and names that are no directives.
     pub own: Vec<OwnedPair>,
 }
 
 impl SharedConfig {
-    /// `pairs` of a CONFIG SET, divided. Where some are shared, all of them have been checked, in the order in which they are set
-    /// then: what is shared first.
+    /// Splits the `pairs` of a CONFIG SET. If some are shared, checks all of them, in the order in
+    /// which they will be set: shared ones first.
     ///
     /// # Errors
-    /// What the client is to read: they cannot be set so.
+    /// The error reply: the pairs cannot be set together.
     pub fn divided(
         &self,
         pairs: &[(&[u8], &[u8])],
@@ -62,7 +64,7 @@ impl SharedConfig {
         Ok(divided)
     }
 
-    /// What directives of these names are now.
+    /// Returns the present values of the directives with these names.
     pub fn present<'n>(&self, names: impl Iterator<Item = &'n [u8]>) -> Vec<OwnedPair> {
         let names: Vec<&[u8]> = names.collect();
         let mut present = Vec::with_capacity(names.len());
@@ -112,7 +114,7 @@ mod tests {
             &[("timeout", "soon"), ("hz", "5")],
             &[("timeout", "1"), ("nonsense", "5")],
             &[("timeout", "1"), ("hz", "5"), ("timeout", "2")],
-            // Set one after the other, the second one would make another level.
+            // If they were set one after the other, the second would change the level.
             &[("appendonly", "no"), ("durability", "os")],
         ] {
             assert_eq!(pairs(wrong), Err(()), "{wrong:?}");

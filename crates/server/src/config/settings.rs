@@ -34,17 +34,17 @@ use super::value::{Gathering, Kind, Value};
 use crate::notifications::Notifications;
 use crate::syslog::Tag;
 
-/// Where the pid file goes when the server leaves the terminal and nobody named one.
+/// Default pid file of a server that leaves the terminal.
 const PID_FILE_OF_DAEMONS: &str = "/var/run/iolite.pid";
 
 /// A value for every directive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// In the order of the table.
+    /// Values in the order of the table.
     values: Vec<Value>,
-    /// What lines `user` say: name and rules.
+    /// Contents of `user` lines: name and rules.
     users: Vec<Vec<Vec<u8>>>,
-    /// What lines `rename-command` say.
+    /// Contents of `rename-command` lines.
     renamed_commands: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -63,7 +63,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The typed view.
+    /// Returns the typed view.
     pub fn config(&self) -> Config {
         Config {
             bind: self.bind(),
@@ -262,8 +262,8 @@ impl Settings {
         self.group().is_wanted() || self.switch("cluster-enabled")
     }
 
-    /// Has a node of a control group or of a cluster keep a log, which it is followed by. `is_member` where its files say so
-    /// that it is in one, whatever the options do.
+    /// Turns the log on for a node of a control group or of a cluster, because other nodes follow
+    /// the log. `is_member` says that the node's files make it a member, whatever the options say.
     pub(crate) fn keep_log_in_group(&mut self, is_member: bool) {
         let level = self.choice("durability", &DURABILITY_LEVELS);
         let group = self.group();
@@ -375,7 +375,7 @@ impl Settings {
                     ],
                 )
             },
-            // One link between two nodes of a cluster carries what Redis has two of, its cluster bus and replication.
+            // One link of a cluster carries both of Redis' connections: cluster bus and replication.
             links_by_certificate: self.switch("tls-replication")
                 || self.switch("tls-cluster") && self.is_wanted_in_group(),
             log_keep_bytes: Some(self.number("repl-log-keep")).filter(|&bytes| bytes > 0),
@@ -405,7 +405,7 @@ impl Settings {
                 &[
                     ("disabled", LoadsDirectly::No),
                     ("on-empty-db", LoadsDirectly::OnEmpty),
-                    // What it promises, that the old data is served until the new is whole, a file gives as well.
+                    // It promises to serve the old data until the new is complete; a file does too.
                     ("swapdb", LoadsDirectly::No),
                     ("flush-before-load", LoadsDirectly::Yes),
                 ],
@@ -425,7 +425,7 @@ impl Settings {
         Some((String::from_utf8_lossy(host).into_owned(), port))
     }
 
-    /// Has `replicaof` name this primary, or none.
+    /// Sets `replicaof` to this primary, or to none.
     pub(super) fn set_primary(&mut self, primary: Option<&(String, u16)>) {
         let words = primary.map(|(host, port)| {
             let port = port.to_string();
@@ -504,7 +504,7 @@ impl Settings {
         self.users.push(words.to_vec());
     }
 
-    /// Has a command go by another name, or by none.
+    /// Renames a command, or hides it if `new` is empty.
     pub(super) fn rename_command(&mut self, name: &[u8], new: &[u8]) {
         self.renamed_commands.push((name.to_vec(), new.to_vec()));
     }
@@ -527,15 +527,15 @@ impl Settings {
         self.put("maxclients", Value::Integer(i128::from(clients_max.max(1))));
     }
 
-    /// The value of the directive at `at` of the table.
+    /// Returns the value of the directive at position `at` of the table.
     pub(super) fn value(&self, at: usize) -> &Value {
         &self.values[at]
     }
 
-    /// Sets the directive at `at` of the table to what `words` spell.
+    /// Sets the directive at position `at` of the table to the value that `words` spell.
     ///
     /// # Errors
-    /// The reason, in Redis' words where Redis has it; nothing has changed.
+    /// The reason, in Redis' words if Redis has them; nothing has changed.
     pub(super) fn assign(
         &mut self,
         at: usize,
@@ -553,7 +553,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Has Redis' directives say what `durability` says.
+    /// Sets Redis' directives to the level of `durability`.
     fn spread_level(&mut self) {
         let level = self.choice("durability", &DURABILITY_LEVELS);
         self.put("appendonly", Value::Switch(level.has_log()));
@@ -569,11 +569,11 @@ impl Settings {
         }
     }
 
-    /// Has `durability` say what Redis' directives make together.
+    /// Sets `durability` to the level that Redis' directives make together.
     fn gather_level(&mut self) {
         let is_quorum = self.choice("durability", &DURABILITY_LEVELS) == DurabilityLevel::Quorum;
         let level = if self.switch("appendonly") && is_quorum {
-            // It has a log at any of them.
+            // The level quorum has a log at any `appendfsync`.
             DurabilityLevel::Quorum
         } else if self.switch("appendonly") {
             self.choice("appendfsync", &LOG_LEVELS)
@@ -590,7 +590,7 @@ impl Settings {
         self.values[position(name)] = value;
     }
 
-    /// Names of the directives whose values differ between `self` and `other`.
+    /// Returns the names of the directives whose values differ between `self` and `other`.
     pub(super) fn differences(&self, other: &Self) -> Vec<&'static str> {
         let pairs = self.values.iter().zip(&other.values);
         let rows = directives::all().iter().zip(pairs);
@@ -607,7 +607,8 @@ impl Settings {
         *self.named(name) == Value::Switch(true)
     }
 
-    /// The number called `name`, in the type of its field. The range of its row fits that type.
+    /// Returns the number called `name`, in the type of its field. The range of its row fits that
+    /// type.
     fn number<N: TryFrom<i128> + Default>(&self, name: &'static str) -> N {
         match self.named(name) {
             Value::Integer(number) => N::try_from(*number).unwrap_or_default(),
@@ -626,7 +627,7 @@ impl Settings {
         }
     }
 
-    /// The text called `name`, unless it is empty.
+    /// Returns the text called `name`, or `None` if it is empty.
     fn text(&self, name: &'static str) -> Option<&[u8]> {
         match self.named(name) {
             Value::Text(text) if !text.is_empty() => Some(text),
@@ -665,7 +666,7 @@ impl Settings {
         }
     }
 
-    /// Of the scores, that of a primary, which every server is.
+    /// Returns the first score, which is that of a primary: every server counts as one.
     fn oom_adjustment(&self) -> i32 {
         let first = self.words("oom-score-adj-values").first();
         let first = first.and_then(|word| std::str::from_utf8(word).ok()?.parse().ok());
@@ -680,7 +681,7 @@ impl Settings {
     }
 }
 
-/// The value of `row` when nobody sets it.
+/// Returns the default value of `row`.
 pub(super) fn default_of(row: &Directive) -> Value {
     let text = row.default.as_bytes();
     let words = if row.kind.takes_words() {
@@ -698,8 +699,8 @@ pub(super) fn default_of(row: &Directive) -> Value {
         .unwrap_or(nothing)
 }
 
-/// Position of the row called `name`. A name that has no row is a fault of this file that the
-/// tests of [`Settings::config`] meet.
+/// Returns the position of the row called `name`. A name without a row is a bug of this file, which
+/// the tests of [`Settings::config`] find.
 fn position(name: &'static str) -> usize {
     let found = directives::find(name.as_bytes());
     found.expect("every name used here has a row").0

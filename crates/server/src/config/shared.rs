@@ -1,10 +1,10 @@
-//! The configuration that all threads share, and how it changes while the server runs.
+//! The configuration that all threads share, and its changes while the server runs.
 //!
-//! Readers keep an `Arc<Config>` and ask [`ConfigReader::refresh`] once a loop turn: one relaxed
+//! Readers keep an `Arc<Config>` and call [`ConfigReader::refresh`] once per loop turn: one relaxed
 //! load while nothing changes. Writers (CONFIG SET) take a lock, validate every pair, let the
-//! runtime apply the result, and only then publish it; a refusal at any point leaves everything as
-//! it was. Applying may wait for a disk, so that lock is not the readers': theirs is held for the time
-//! of a copy.
+//! runtime apply the result, and only then publish it. A refusal at any point leaves everything
+//! unchanged. Applying may wait for a disk, so readers have a lock of their own, which is held only
+//! for the time of a copy.
 
 use std::io;
 use std::path::Path;
@@ -26,10 +26,11 @@ use base::os_error::system_reason;
 #[derive(Debug)]
 pub struct SharedConfig {
     generation: AtomicU64,
-    /// Held by who makes a change, from looking at what there is until it is published.
+    /// Held by the thread that makes a change, from reading the present settings until the change
+    /// is published.
     changing: Mutex<()>,
     current: Mutex<Current>,
-    /// Held while the file is written. Before `current`.
+    /// Held while the file is written. Locked before `current`.
     rewriting: Mutex<()>,
     origin: Origin,
 }
@@ -40,7 +41,7 @@ struct Current {
     config: Arc<Config>,
 }
 
-/// A change that may be made.
+/// A validated change.
 struct Planned {
     old: Arc<Config>,
     settings: Settings,
@@ -58,28 +59,29 @@ impl Planned {
     }
 }
 
-/// What a CONFIG SET changed, told to the runtime.
+/// The change of a CONFIG SET, as the runtime gets it.
 #[derive(Debug)]
 pub struct Change<'a> {
     /// The settings before.
     pub old: &'a Config,
     /// The settings to apply.
     pub new: &'a Config,
-    /// Names of the directives whose value differs, without aliases.
+    /// Names of the directives whose values differ, without aliases.
     pub names: &'a [&'static str],
 }
 
-/// The runtime could not apply a change; it has to leave no trace of it.
+/// The error of a runtime that could not apply a change. The runtime must leave no trace of the
+/// change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApplyError {
     /// The directive at fault.
     pub name: &'static str,
-    /// The reason, as the client reads it.
+    /// The reason, for the client.
     pub reason: String,
 }
 
 impl SharedConfig {
-    /// Shares `settings`, found as `origin` says.
+    /// Shares `settings`, which were loaded from `origin`.
     pub fn new(settings: Settings, origin: Origin) -> Self {
         let config = Arc::new(settings.config());
         Self {
@@ -91,29 +93,29 @@ impl SharedConfig {
         }
     }
 
-    /// Number that grows with every change.
+    /// Returns a number that grows with every change.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Relaxed)
     }
 
-    /// The settings of this moment.
+    /// Returns the present settings.
     pub fn current(&self) -> Arc<Config> {
         Arc::clone(&self.lock().config)
     }
 
-    /// The value of every directive at this moment.
+    /// Returns the present value of every directive.
     pub fn settings(&self) -> Settings {
         self.lock().settings.clone()
     }
 
-    /// Where the settings came from.
+    /// Returns the origin of the settings.
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
 
-    /// CONFIG GET: hands name and value of each directive that one of `patterns` names to `emit`,
-    /// each name once. Aliases are names of their own; a name without wildcards is repeated as the
-    /// client spelt it, and only such a one finds what is hidden.
+    /// CONFIG GET: passes name and value of each directive that matches one of `patterns` to
+    /// `emit`, each name once. Aliases count as names of their own. A pattern without wildcards is
+    /// repeated in the client's spelling; only such a pattern finds hidden directives.
     pub fn get(&self, patterns: &[&[u8]], emit: &mut dyn FnMut(&[u8], &[u8])) {
         let current = self.lock();
         let mut seen: Vec<&'static str> = Vec::new();
@@ -142,9 +144,10 @@ impl SharedConfig {
 
     /// CONFIG SET: changes all of `pairs` (name, value) or nothing.
     ///
-    /// `is_local` says whether the asking client is on this machine (protected directives ask).
-    /// `apply` runs before anyone sees the new settings, and only when a value differs; it may ask this
-    /// configuration, which is as it was, and must not change it. Others who make a change wait meanwhile.
+    /// `is_local` says whether the client is on this machine, which protected directives may
+    /// require. `apply` runs before any thread sees the new settings, and only if a value differs.
+    /// It may read this configuration, which is still the old one, and must not change it. Other
+    /// threads that make changes wait meanwhile.
     ///
     /// # Errors
     /// [`ConfigError`], whose text is the error reply; nothing has changed.
@@ -159,8 +162,8 @@ impl SharedConfig {
         planned.map_or(Ok(()), |planned| self.make(planned, apply))
     }
 
-    /// As [`SharedConfig::set`], for who may not wait: nothing is done, and there is no answer, while somebody
-    /// else makes a change, or where `is_slow` says so of this one.
+    /// As [`SharedConfig::set`], for a caller that must not wait. Does nothing and returns `None`
+    /// while another thread makes a change, or if `is_slow` returns true for this one.
     ///
     /// # Errors
     /// As [`SharedConfig::set`].
@@ -184,7 +187,7 @@ impl SharedConfig {
         }
     }
 
-    /// Whether `pairs` could be set, as far as can be said without doing it.
+    /// Checks whether `pairs` could be set, as far as possible without applying them.
     ///
     /// # Errors
     /// As [`SharedConfig::set`].
@@ -196,7 +199,7 @@ impl SharedConfig {
         self.plan(pairs, is_local).map(drop)
     }
 
-    /// What `pairs` change, if anything.
+    /// Returns the change that `pairs` make, or `None` if they change nothing.
     fn plan(
         &self,
         pairs: &[(&[u8], &[u8])],
@@ -224,7 +227,7 @@ impl SharedConfig {
         }))
     }
 
-    /// Puts into force what was planned, by who makes changes alone.
+    /// Applies and publishes a planned change. The caller holds `changing`.
     fn make(
         &self,
         mut planned: Planned,
@@ -238,13 +241,14 @@ impl SharedConfig {
         }
         if let Err(error) = apply(&planned.change()) {
             if moves {
-                // The old directory was good enough until now; if it is gone there is no better.
+                // The old directory worked until now; if it is gone, there is no better one.
                 let _unchanged = self.lock().settings.enter_dir();
             }
             return Err(ConfigError::refused(error.name, &error.reason));
         }
         let mut current = self.lock();
-        // Whom the server follows changes by itself, with nobody waiting for a change that is made.
+        // `set_primary` changes the primary without waiting for `changing`: its present value
+        // stays.
         let primary = current.config.replication.primary.clone();
         planned.settings.set_primary(primary.as_ref());
         planned.config.replication.primary = primary;
@@ -254,7 +258,8 @@ impl SharedConfig {
         Ok(())
     }
 
-    /// Notes whom the server follows from now on (REPLICAOF): what CONFIG REWRITE writes as `replicaof`.
+    /// Records the new primary of this server (REPLICAOF), which CONFIG REWRITE writes as
+    /// `replicaof`.
     pub fn set_primary(&self, primary: Option<(String, u16)>) {
         let mut current = self.lock();
         current.settings.set_primary(primary.as_ref());
@@ -264,11 +269,11 @@ impl SharedConfig {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// CONFIG REWRITE: writes the settings into the file the server was started with.
-    /// `users` are the lines about users; with `all`, what is as by default is written, too.
+    /// CONFIG REWRITE: writes the settings into the file that the server was started with. `users`
+    /// are the lines that define users. With `all`, default values are written too.
     ///
     /// # Errors
-    /// [`ConfigError`], whose text is the error reply; the file is as it was.
+    /// [`ConfigError`], whose text is the error reply; the file is unchanged.
     pub fn rewrite(&self, users: &[Vec<u8>], all: bool) -> Result<(), ConfigError> {
         let path = self
             .origin
@@ -288,7 +293,7 @@ impl SharedConfig {
         rewrite::replace_file(path, &new).map_err(|error| ConfigError::rewriting(&error))
     }
 
-    /// Path of the configuration file, for INFO; empty without one.
+    /// Returns the path of the configuration file, for INFO; empty without a file.
     pub fn file_path(&self) -> String {
         let path = self.origin.file.as_deref().unwrap_or_else(|| Path::new(""));
         path.display().to_string()
@@ -312,15 +317,15 @@ impl Target<'_> {
         ConfigError::refused(self.name, reason)
     }
 
-    /// Whether it changes nothing.
+    /// Whether the directive has this value already.
     fn is_so_in(&self, settings: &Settings) -> bool {
         self.row.kind.show(settings.value(self.at)) == self.value
     }
 }
 
-/// Directives of our own, or by names of our own, that only a start changes. They may be set to what they
-/// are: who sets every directive to that leaves out those of Redis that cannot change, and does not
-/// know of these.
+/// Directives of our own, or own names of directives, that only a restart changes. CONFIG SET may
+/// set them to their present value, because clients that set every directive skip Redis'
+/// unchangeable ones and do not know these.
 pub(super) const OWN_AT_START: &[&str] = &[
     "threads",
     "tls-unixsocket",
@@ -334,7 +339,7 @@ pub(super) const OWN_AT_START: &[&str] = &[
     "unixsocketgroup",
 ];
 
-/// The rows that `pairs` name, once it is clear that all may be set and none is named twice.
+/// Returns the rows that `pairs` name, after checking that all may be set and none is named twice.
 fn find_targets<'a>(
     pairs: &[(&[u8], &'a [u8])],
     settings: &Settings,
@@ -379,7 +384,7 @@ fn assign(settings: &mut Settings, target: &Target<'_>) -> Result<(), String> {
     target.row.check_standing(settings.value(target.at))
 }
 
-/// Whether `durability` is still what it was set to when the whole of a CONFIG SET is done.
+/// Checks that `durability` still has the value that it was set to after the whole of a CONFIG SET.
 fn check_level(settings: &Settings, target: &Target<'_>) -> Result<(), &'static str> {
     let shown = target.row.kind.show(settings.value(target.at));
     if target.row.name != "durability" || shown.eq_ignore_ascii_case(target.value) {
@@ -398,7 +403,7 @@ pub struct ConfigReader {
 }
 
 impl ConfigReader {
-    /// Starts with the settings of this moment.
+    /// Starts with the present settings.
     pub fn new(shared: Arc<SharedConfig>) -> Self {
         let generation = shared.generation.load(Ordering::Acquire);
         let config = shared.current();
@@ -409,12 +414,12 @@ impl ConfigReader {
         }
     }
 
-    /// The settings as of the last refresh.
+    /// Returns the settings as of the last refresh.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Takes up a change, if there was one: `true` then. One relaxed load otherwise.
+    /// Takes over a change and returns `true` if there was one. Costs one relaxed load otherwise.
     pub fn refresh(&mut self) -> bool {
         let generation = self.shared.generation();
         if generation == self.generation {

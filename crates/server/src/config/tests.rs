@@ -13,7 +13,7 @@ use std::ffi::OsString;
 
 use super::{Loader, Origin, Settings, SharedConfig};
 
-/// The settings that `text` makes, or the text of the error.
+/// Returns the settings that `text` makes, or the text of the error.
 fn load(text: &str) -> Result<Settings, String> {
     let mut loader = Loader::new();
     let read = loader.read_text(text.as_bytes());
@@ -26,7 +26,7 @@ fn shared(text: &str) -> SharedConfig {
     SharedConfig::new(load(text).unwrap(), Origin::default())
 }
 
-/// The value of one directive.
+/// Returns the value of one directive.
 fn value_of(config: &SharedConfig, name: &str) -> String {
     let values = get(config, &[name]);
     assert_eq!(values.len(), 1, "{name}: {values:?}");
@@ -43,7 +43,7 @@ fn get(config: &SharedConfig, patterns: &[&str]) -> Vec<(String, String)> {
     found
 }
 
-/// Sets `pairs` with a runtime that applies everything; gives the error's text.
+/// Sets `pairs` with a runtime that applies everything. Returns the error's text.
 fn set(config: &SharedConfig, pairs: &[(&str, &str)]) -> Result<(), String> {
     let pairs: Vec<(&[u8], &[u8])> = pairs
         .iter()

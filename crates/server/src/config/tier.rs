@@ -1,4 +1,4 @@
-//! What the directives say about values out of memory.
+//! Settings of the tier.
 
 use std::path::PathBuf;
 
@@ -8,9 +8,9 @@ use tier::Compression;
 /// How values are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TierIo {
-    /// By io_uring where the kernel gives one, else by threads.
+    /// By io_uring if the kernel offers it, otherwise by threads.
     Auto,
-    /// By io_uring, or not at all.
+    /// By io_uring only.
     IoUring,
     /// By threads.
     Threads,
@@ -19,38 +19,39 @@ pub enum TierIo {
 /// Where values go that do not fit into memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TierConfig {
-    /// The directory that the segments' own is in.
+    /// Directory that contains the segments' directory.
     pub path: PathBuf,
-    /// All files together are not longer; 0: nine tenths of the room there is.
+    /// Maximum length of all files together; 0 means nine tenths of the free disk space.
     pub bytes_max: u64,
-    /// Shorter strings stay in memory.
+    /// Minimum length of a value that may leave memory.
     pub value_bytes_min: usize,
-    /// Longer ones stay.
+    /// Maximum length of a value that may leave memory.
     pub value_bytes_max: usize,
-    /// Values leave from so many hundredths of `maxmemory` on; 0: as soon as the command is done that used them.
+    /// Used memory, in percent of `maxmemory`, above which values are demoted; 0 means as soon as
+    /// the command that used them is done.
     pub demote_at_percent: u64,
-    /// Which come back when they are read.
+    /// Which values come back into memory when they are read.
     pub promotion: Promotion,
-    /// Segments of which fewer hundredths are in use are written together.
+    /// Use of a segment, in percent, below which it is compacted.
     pub compact_below_percent: u64,
-    /// Bytes of values that were read for requests that are about to run.
+    /// Maximum number of bytes of values that were read for requests that are about to run.
     pub read_buffer_bytes: usize,
     /// How values are read.
     pub io: TierIo,
-    /// Reads that one worker has under way at once by io_uring.
+    /// Maximum number of concurrent io_uring reads of one worker.
     pub read_depth: usize,
-    /// A request waits no longer for one read, in milliseconds.
+    /// Maximum time that a request waits for one read, in milliseconds.
     pub read_timeout_ms: u64,
     /// Which values are compressed, and how.
     pub compression: Compression,
     /// Length of a segment.
     pub segment_bytes: u64,
-    /// Bytes of segments that are read again in a second, to find what is damaged; 0: none.
+    /// Bytes of segments that are read again per second to find damage; 0 means none.
     pub scrub_bytes_per_second: u64,
 }
 
 impl TierConfig {
-    /// The directory of the segments.
+    /// Returns the directory of the segments.
     pub fn directory(&self) -> PathBuf {
         self.path.join(tier::DIRECTORY_NAME)
     }

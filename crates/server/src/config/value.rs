@@ -1,18 +1,18 @@
-//! Values of directives: their kinds, how they are read, and how they are shown.
+//! Values of directives: their kinds, and how they are parsed and shown.
 //!
-//! The texts of the errors are Redis'.
+//! The error texts are Redis'.
 
 use base::{memory_size, words};
 
 use super::fields::{OutputLimit, OutputLimits};
 use crate::notifications::Notifications;
 
-/// Whether `text` holds a character that makes it a pattern.
+/// Whether `text` contains a character that makes it a pattern.
 pub(super) fn is_pattern(text: &[u8]) -> bool {
     text.iter().any(|byte| b"*?[".contains(byte))
 }
 
-/// What values a directive takes.
+/// Kind of a directive's values.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kind {
     /// `yes` or `no`.
@@ -23,15 +23,15 @@ pub(super) enum Kind {
     Mode { max: i128 },
     /// A number of bytes, with a unit.
     Memory { min: i128, max: i128 },
-    /// A number of bytes, or hundredths of another.
+    /// A number of bytes, or a percentage of another number.
     MemoryOrPercent,
-    /// One of some names.
+    /// One of several names.
     Choice(&'static [&'static str]),
-    /// Any of some names.
+    /// Any subset of several names.
     Choices(&'static [&'static str]),
     /// Any bytes.
     Text,
-    /// Any number of words up to `max`; more is the error `excess`.
+    /// Up to `max` words; more is the error `excess`.
     Words { max: usize, excess: &'static str },
     /// Pairs of seconds and changes.
     SavePoints,
@@ -45,7 +45,7 @@ pub(super) enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Value {
     Switch(bool),
-    /// Numbers of every kind; Redis' mix signed and unsigned ones of 64 bits.
+    /// A number of any kind. Redis has both signed and unsigned 64-bit numbers.
     Integer(i128),
     Percent(u8),
     /// Position among the kind's names.
@@ -59,17 +59,17 @@ pub(super) enum Value {
     Notifications(Notifications),
 }
 
-/// Whether a list starts anew or adds to what earlier lines said.
+/// Whether a list replaces earlier values or adds to them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Gathering {
-    /// CONFIG SET: the value is all there is.
+    /// CONFIG SET: the value replaces the list.
     Anew,
-    /// A line of a file: later lines add, where Redis adds.
+    /// A line of a file: it adds to earlier lines if Redis does so.
     Onto,
 }
 
 impl Kind {
-    /// Whether the value is several words, which a file may write without quotes.
+    /// Whether the value has several words, which a file may write without quotes.
     pub(super) fn takes_words(self) -> bool {
         matches!(
             self,
@@ -77,7 +77,7 @@ impl Kind {
         )
     }
 
-    /// The value that `words` spell; `current` is what lists add to.
+    /// Parses the value that `words` spell. Lists add to `current`.
     ///
     /// # Errors
     /// The reason, in Redis' words.
@@ -122,7 +122,7 @@ impl Kind {
         }
     }
 
-    /// The value as CONFIG GET shows it.
+    /// Returns the value as CONFIG GET shows it.
     pub(super) fn show(self, value: &Value) -> Vec<u8> {
         match (self, value) {
             (_, Value::Switch(on)) => if *on { "yes" } else { "no" }.into(),
@@ -150,7 +150,7 @@ impl Kind {
         }
     }
 
-    /// What follows the directive's name in a file, one element a line.
+    /// Returns what follows the directive's name in a file, one element per line.
     pub(super) fn write(self, value: &Value) -> Vec<Vec<u8>> {
         match (self, value) {
             (Self::Memory { .. } | Self::MemoryOrPercent, Value::Integer(bytes)) => {
@@ -345,7 +345,7 @@ fn write_output_limits(limits: &OutputLimits) -> Vec<Vec<u8>> {
     .to_vec()
 }
 
-/// A decimal number without plus sign, leading zeros or blanks.
+/// Parses a decimal number without plus sign, leading zeros or blanks.
 fn decimal(word: &[u8]) -> Option<i128> {
     base::number::parse_i64(word).map(i128::from)
 }
@@ -360,12 +360,12 @@ fn octal(word: &[u8]) -> Option<i128> {
     i64::from_str_radix(text, 8).ok().map(i128::from)
 }
 
-/// A number of bytes with an optional unit.
+/// Parses a number of bytes with an optional unit.
 fn memory(word: &[u8]) -> Option<i128> {
     memory_size::parse(word).map(i128::from)
 }
 
-/// A number of bytes in the largest unit that divides it.
+/// Writes a number of bytes in the largest unit that divides it.
 fn memory_text(bytes: i128) -> String {
     for (unit, name) in [(1 << 30, "gb"), (1 << 20, "mb"), (1 << 10, "kb")] {
         if bytes != 0 && bytes % unit == 0 {

@@ -1,5 +1,5 @@
-//! What the room `persistence` and the server know of each other: the server's [`Host`], and what its
-//! configuration asks for, in the words of that room.
+//! Connection between the room `persistence` and the server: the server's [`Host`] implementation,
+//! and the conversion of the configuration to that room's types.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -20,30 +20,30 @@ use crate::link::Message;
 use crate::node::Node;
 use crate::process;
 
-/// So much of the log is kept for replicas at least, where `repl-log-keep` does not say how much.
+/// Minimum length of the log kept for replicas if `repl-log-keep` sets none.
 const LOG_KEEP_BYTES_MIN: u64 = 1 << 30;
 
-/// What keeps the data of a node that loads nothing.
+/// Makes the persistence of a node that loads nothing.
 ///
 /// # Errors
-/// When the process may have no more threads.
+/// The process may have no more threads.
 pub fn start(node: &Arc<Node>) -> Result<Persistence, OpenError> {
     Persistence::start(setup(node)).inspect(|persistence| apply(node, persistence))
 }
 
-/// What keeps the data of a node with an empty store, which is loaded up to `target` then.
+/// Makes the persistence of a node with an empty store, and loads the data up to `target`.
 ///
 /// # Errors
-/// [`OpenError`]: the server must not start then.
+/// [`OpenError`]: the server must not start.
 pub fn open(node: &Arc<Node>, target: Target) -> Result<Persistence, OpenError> {
     find_log_alone(node)?;
     Persistence::open(setup(node), target).inspect(|persistence| apply(node, persistence))
 }
 
-/// Whether the directory has a log alone; then this server is one that keeps no more.
+/// Checks whether the directory has a log-only copy; if so, this server keeps no more than that.
 ///
 /// # Errors
-/// Where it is to keep data, which is not there; those of the system.
+/// The server must keep data, which is not there; errors of the system.
 fn find_log_alone(node: &Node) -> Result<(), OpenError> {
     let config = node.core.config.current();
     let place = Place::within(&config.dir);
@@ -51,7 +51,7 @@ fn find_log_alone(node: &Node) -> Result<(), OpenError> {
     if !marked.map_err(|error| OpenError::Log(system_reason(&error)))? {
         return Ok(());
     }
-    // Without its group it is a server like any other, too.
+    // Without its group it is an ordinary server.
     let is_grouped = config.group.is_wanted() || is_member(&config.dir);
     if !config.group.keeps_log_alone() || !is_grouped {
         return Err(OpenError::LogAlone(place.directory));
@@ -85,7 +85,7 @@ fn apply(node: &Node, persistence: &Persistence) {
     node.core.env.load_delay.set(config.key_load_delay);
 }
 
-/// What a configuration asks for at a start.
+/// Returns what the configuration asks for at start.
 #[must_use]
 pub fn wanted(config: &Config) -> Wanted {
     let durability = &config.durability;
@@ -100,7 +100,7 @@ pub fn wanted(config: &Config) -> Wanted {
     }
 }
 
-/// The node, which owns what it is told by.
+/// The node, which owns the persistence that calls this.
 struct Around(Weak<Node>);
 
 impl Host for Around {

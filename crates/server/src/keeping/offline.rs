@@ -5,7 +5,7 @@
 //!   checkpoint and log, or RDB, AOF in <dir> ──► store ──► RDB, AOF       export
 //! ```
 //!
-//! Both take the options of the server: what it would find in its directory is what they work with. The
+//! Both take the options of the server, and work with what it would find in its directory. The
 //! directory is locked meanwhile, so no server may run on it.
 
 use std::fmt;
@@ -43,16 +43,16 @@ impl fmt::Display for OfflineError {
 
 impl std::error::Error for OfflineError {}
 
-/// What was done.
+/// Report of what was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Done {
     /// For people.
     pub text: String,
-    /// For programs: an object of JSON.
+    /// For programs: a JSON object.
     pub json: String,
 }
 
-/// What was loaded of a file of another server.
+/// What was loaded from a file of another server.
 enum Loaded {
     File(import::Loaded),
     Log(aof::Loaded),
@@ -83,7 +83,7 @@ impl Loaded {
         }
     }
 
-    /// Members of an object of JSON.
+    /// Returns members of a JSON object.
     fn members(&self) -> String {
         let of_kind = match self {
             Self::File(file) => format!(
@@ -99,7 +99,7 @@ impl Loaded {
     }
 }
 
-/// What is written.
+/// Format of an exported file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// An RDB file.
@@ -108,16 +108,16 @@ pub enum Form {
     Aof,
 }
 
-/// Puts what fails in front of why.
+/// Returns a function that puts `what` failed before the reason.
 fn because<E: fmt::Display>(what: impl fmt::Display) -> impl FnOnce(E) -> OfflineError {
     move |error| OfflineError(format!("{what}: {error}"))
 }
 
-/// Loads an RDB file, or append-only files, into the directory of the data, where there must be none yet;
-/// what was done, in words.
+/// Loads an RDB file, or append-only files, into the data directory, which must not contain data
+/// yet. Returns a report.
 ///
 /// # Errors
-/// When there is data already, another server has the directory, or the file is not whole. Nothing is
+/// There is data already, another server has the directory, or the file is incomplete. Nothing has
 /// changed then.
 pub fn import(startup: Startup, file: &Path) -> Result<Done, OfflineError> {
     let file = absolute(file)?;
@@ -162,12 +162,12 @@ pub fn import(startup: Startup, file: &Path) -> Result<Done, OfflineError> {
     })
 }
 
-/// Writes the data of the directory in this form, in this version of RDB or the oldest usual one that
-/// loses nothing; what was done, in words.
+/// Writes the data of the directory in this form, in the given version of RDB or the oldest usual
+/// one that loses nothing. Returns a report.
 ///
 /// # Errors
-/// When there is no data, another server has the directory, or something is damaged. The file is what it
-/// was then.
+/// There is no data, another server has the directory, or something is damaged. The file is
+/// unchanged then.
 pub fn export(
     startup: Startup,
     file: &Path,
@@ -210,16 +210,16 @@ pub fn export(
     })
 }
 
-/// A path as it is before the directory is changed.
+/// Makes a path absolute before the working directory changes.
 fn absolute(file: &Path) -> Result<PathBuf, OfflineError> {
     std::path::absolute(file).map_err(because(file.display()))
 }
 
-/// A directory of data, and a server without clients over it.
+/// A data directory, and a server without clients on it.
 struct Place {
     directory: DataDirectory,
     node: Arc<Node>,
-    /// Up to where it is loaded.
+    /// Point up to which it is loaded.
     target: Target,
 }
 
@@ -268,7 +268,7 @@ impl Place {
         })
     }
 
-    /// Loads what a server would.
+    /// Loads what a server would load.
     fn load(&self) -> Result<(), OfflineError> {
         let Some(manifest) = self.manifest()? else {
             return self.load_foreign();
@@ -298,7 +298,7 @@ impl Place {
         Ok(())
     }
 
-    /// Loads what another server left behind.
+    /// Loads the files of another server in the directory.
     fn load_foreign(&self) -> Result<(), OfflineError> {
         let config = self.node.core.config.current();
         let durability = &config.durability;

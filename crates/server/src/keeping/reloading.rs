@@ -1,7 +1,7 @@
-//! DEBUG RELOAD: everything is saved, forgotten and loaded again, as if the server had been restarted.
+//! DEBUG RELOAD: saves all data, drops it and loads it again, as a restart would.
 //!
-//! Clients are told meanwhile that data is being loaded. Nothing of it is stated to the log or to
-//! listeners: what was there before is there again.
+//! Meanwhile clients get the error that data is being loaded. The log and observers see none of it,
+//! because the data is the same afterwards.
 
 use engine::{CommandError, ReloadOptions, scripts};
 use reactor::workers::available_cores;
@@ -11,10 +11,11 @@ use persistence::checkpointer::Why;
 use persistence::recovery::{Onto, Place, load_checkpoint};
 
 impl Node {
-    /// Saves, forgets everything, and loads, each as the options say. Not for a thread that is in the store.
+    /// Saves, drops everything and loads, each if the options say so. Not for a thread that is in
+    /// the store.
     ///
     /// # Errors
-    /// What the client is to read. Where it could not be loaded, the store has only a part of it.
+    /// The error reply. If loading failed, the store has only a part of the data.
     pub(crate) fn reload(&self, options: ReloadOptions) -> Result<(), CommandError> {
         if !options.saves && self.core.config.current().durability.level.has_log() {
             return Err(CommandError::fixed(
@@ -22,9 +23,10 @@ impl Node {
             ));
         }
         self.begin_loading(0);
-        // Whoever is in the store now did not see that; who comes later does.
+        // A thread that is in the store now may not have seen that; later ones do.
         self.core.store.handle().exclusive(|_| ());
-        // None is begun or ended from here on; one that is just begun makes a checkpoint of what there is by then.
+        // From here on no log begins or ends. One that has just begun makes a checkpoint of the
+        // data present by then.
         let persistence = self.persistence();
         let is_changing = persistence.is_some_and(|it| it.log().state().is_changing());
         let reloaded = match is_changing {

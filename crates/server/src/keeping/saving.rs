@@ -1,4 +1,4 @@
-//! What commands, save points, signals and the way down want of the checkpointer.
+//! Use of the checkpointer by commands, save points, signals and the shutdown.
 //!
 //! ```text
 //!   SAVE, SHUTDOWN, SIGTERM ─── request, wait ──┐
@@ -16,21 +16,22 @@ use crate::node::Node;
 use persistence::checkpointer::{Failure, Figures, Outcome, Refused, Ticket, Why};
 use persistence::running::Persistence;
 
-/// Behind a checkpoint that failed, save points ask for the next one no sooner than this.
+/// Minimum time between a failed checkpoint and the next one for save points.
 const RETRY_MS: u64 = 5_000;
 
-/// A log that has grown long asks for a checkpoint when the last one began so many times as long ago as it
-/// took. Where the log grows by the size of everything in a second, one would be behind the other otherwise.
+/// A long log asks for a checkpoint once the last one began this many times its own duration ago.
+/// Otherwise, if the log grows by the size of all data in a second, checkpoints would follow one
+/// another without a pause.
 const REST_TIMES: u64 = 30;
 
-/// With so many bytes of log that rest is over: reading them at a start takes some seconds.
+/// Length of the log that ends this pause: reading so much at start takes some seconds.
 const LOG_BYTES_UNRESTED: u64 = 1 << 30;
 
-/// What a SHUTDOWN is answered after which the server goes on.
+/// Error reply of a SHUTDOWN after which the server continues.
 pub(crate) const SHUTDOWN_FAILED: CommandError =
     CommandError::fixed("ERR Errors trying to SHUTDOWN. Check logs.");
 
-/// What somebody had in mind who had a checkpoint made.
+/// Returns the kind of a checkpoint with this reason.
 #[must_use]
 pub(crate) fn kind_of(why: Why) -> SaveKind {
     match why {
@@ -44,8 +45,8 @@ pub(crate) fn kind_of(why: Why) -> SaveKind {
     }
 }
 
-/// What is being made or is to be made that somebody has to be told of who asks for another one. What FLUSHALL
-/// alone asked for is not: it has ended before the reply with Redis.
+/// Returns the kind of the present or scheduled checkpoint, for the reply to a request for another
+/// one. A checkpoint for FLUSHALL alone does not count: in Redis it ends before the reply.
 fn busy_with(figures: &Figures) -> Option<SaveKind> {
     let current = figures.current.map(|current| current.why);
     let why = current.filter(|why| *why != Why::Flushed);
@@ -54,7 +55,7 @@ fn busy_with(figures: &Figures) -> Option<SaveKind> {
 }
 
 impl Node {
-    /// SAVE: makes a checkpoint, and comes back when it is made or has failed.
+    /// SAVE: makes a checkpoint, and returns when it is done or has failed.
     pub(crate) fn save(&self) -> Result<(), SaveRefusal> {
         let persistence = self.persistence().ok_or(SaveRefusal::Impossible)?;
         if let Some(kind @ SaveKind::Snapshot) = busy_with(&persistence.checkpointer.figures()) {
@@ -63,8 +64,8 @@ impl Node {
         self.save_for(Why::Asked)
     }
 
-    /// Everything was deleted. Has that saved behind what is being saved, if save points alone say when
-    /// something is: where there is a log, that says what is gone.
+    /// Schedules a checkpoint after everything was deleted, if save points alone decide when data
+    /// is saved. A log would already record the deletion.
     pub(crate) fn flushed_all(&self) {
         let durability = &self.core.config.current().durability;
         let saves = !durability.save_points.is_empty() && !durability.level.has_log();
@@ -75,12 +76,12 @@ impl Node {
             return;
         }
         self.keeping.saving.known().changes_at_flush = Some(self.core.store.statistics().changes);
-        // Refused on the way down only, where everything is saved anyway.
+        // Refused only during the shutdown, which saves everything anyway.
         let _scheduled = persistence.checkpointer.schedule(Why::Flushed);
     }
 
-    /// Changes that a save would keep. Those before a FLUSHALL whose save is under way do not count any
-    /// more: nothing of them is left.
+    /// Returns the number of changes that a save would keep. Changes before a FLUSHALL whose save
+    /// is under way do not count, because nothing of them is left.
     pub(crate) fn changes_to_save(&self, figures: &Figures) -> u64 {
         let at_flush = self.keeping.saving.known().changes_at_flush;
         let since_flush =
@@ -90,7 +91,7 @@ impl Node {
         })
     }
 
-    /// Has all data kept, where any is; [`Node::is_kept`] tells when it is.
+    /// Starts to save all data, if any is kept. [`Node::is_kept`] reports when it is done.
     pub(crate) fn keep_all(&self, why: Why) -> Option<Ticket> {
         if self.core.config.current().durability.level == DurabilityLevel::None {
             return None;
@@ -99,7 +100,7 @@ impl Node {
         checkpointer.schedule(why).ok()
     }
 
-    /// Whether what was to be kept is; none while it is not known.
+    /// Whether the save has succeeded, or `None` while it is not known.
     pub(crate) fn is_kept(&self, ticket: Ticket) -> Option<bool> {
         let checkpointer = &self.persistence()?.checkpointer;
         Some(checkpointer.outcome(ticket)?.result.is_ok())
@@ -152,7 +153,7 @@ impl Node {
         }
     }
 
-    /// Has a checkpoint made where a transaction asked for one, or a save point is reached.
+    /// Starts a checkpoint if a transaction asked for one, or if a save point is reached.
     pub(crate) fn look_at_save_points(&self, now_unix_ms: u64) {
         let Some(persistence) = self.persistence() else {
             return;
@@ -162,7 +163,7 @@ impl Node {
         }
         let deferred = self.keeping.saving.known().deferred.take();
         if let Some(kind) = deferred {
-            // Where something is being saved already that is as good.
+            // A checkpoint that is already under way serves as well.
             let _begun = self.begin_save(kind, SaveTime::WhenFree);
         }
         let config = self.core.config.current();
@@ -224,7 +225,7 @@ impl Node {
         }
     }
 
-    /// When everything was saved last; when the server started, before.
+    /// Returns the time of the last save, or of the server's start if there was none.
     pub(crate) fn last_save_unix_ms(&self) -> u64 {
         self.persistence()
             .map_or(self.process.started_unix_ms, |persistence| {
@@ -232,7 +233,7 @@ impl Node {
             })
     }
 
-    /// Notes what a checkpoint came to.
+    /// Records the outcome of a checkpoint.
     pub(crate) fn note_checkpoint(&self, outcome: &Outcome) {
         let mut known = self.keeping.saving.known();
         known.changes_at_flush = None;
@@ -248,15 +249,15 @@ impl Node {
             outcome.result,
             Err(Failure::Cancelled | Failure::NotWhole(_))
         ) {
-            // One that was given up, by an operator or for a full sync, says nothing of the disk.
+            // A checkpoint that an operator or a full sync cancelled says nothing about the disk.
             record.failures_in_a_row += 1;
         }
         drop(known);
         self.judge_writes(&self.core.config.current());
     }
 
-    /// Refuses writes, or does so no longer: they shall not go on as if they were kept while the last
-    /// checkpoint in the background has failed.
+    /// Refuses or admits writes. They are refused while the last background checkpoint failed,
+    /// because they would look as if they were kept.
     pub(crate) fn judge_writes(&self, config: &Config) {
         let durability = &config.durability;
         let refuses = durability.refuses_writes_after_failed_save
@@ -265,7 +266,7 @@ impl Node {
         self.core.shared.refusals.set_save_failed(refuses);
     }
 
-    /// Whether a shutdown would save first.
+    /// Whether a shutdown saves first.
     pub(crate) fn saves_at_shutdown(&self, request: ShutdownRequest) -> bool {
         if request.abort || self.core.shared.refusals.is_loading() {
             return false;
@@ -277,8 +278,8 @@ impl Node {
         })
     }
 
-    /// SHUTDOWN, and what signals ask for: lets replicas have everything, and has the server stop. Where another stop waits
-    /// for replicas, it is that one.
+    /// SHUTDOWN, and its equivalents by signals: waits until replicas have everything, and stops
+    /// the server. If another stop already waits for replicas, this call joins it.
     pub(crate) fn shut_down(&self, request: ShutdownRequest) -> Result<(), CommandError> {
         if request.abort {
             return self.abort_shutdown();
@@ -299,7 +300,7 @@ impl Node {
         }
     }
 
-    /// Carries out a stop that waits for replicas first.
+    /// Carries out a stop that first waits for replicas.
     pub(crate) fn carry_out_stop(&self, number: u64, request: ShutdownRequest) {
         if self.replication.await_replicas(self, number) {
             let stopped = self.save_and_stop(request);
@@ -307,7 +308,7 @@ impl Node {
         }
     }
 
-    /// Saves where that is wanted, with writes paused, and has the server stop.
+    /// Saves if requested, with writes paused, and stops the server.
     fn save_and_stop(&self, request: ShutdownRequest) -> Result<(), CommandError> {
         if self.saves_at_shutdown(request) {
             self.core
@@ -330,7 +331,7 @@ impl Node {
 
     fn save_at_shutdown(&self) -> Result<(), SaveRefusal> {
         let persistence = self.persistence().ok_or(SaveRefusal::Impossible)?;
-        // Nothing is acknowledged that would be missing.
+        // No write is acknowledged that the checkpoint would lack.
         self.pause_clients(u64::MAX, true);
         self.keeping
             .saving
@@ -365,15 +366,15 @@ impl Node {
     }
 }
 
-/// Whether a checkpoint may be made that nobody asked for.
+/// Whether an automatic checkpoint may begin.
 fn may_try(figures: &Figures, now_unix_ms: u64, tried_unix_ms: u64) -> bool {
     let is_busy = figures.current.is_some() || figures.scheduled.is_some();
     let may_retry = now_unix_ms.saturating_sub(tried_unix_ms) > RETRY_MS;
     !is_busy && (figures.last_failure.is_none() || may_retry)
 }
 
-/// Whether the log has grown so much behind a checkpoint of so many bytes that another is worth while: sooner
-/// when checkpoints have rested.
+/// Whether the log has grown so much since a checkpoint of `base_bytes` that another one is
+/// worthwhile: at a lower growth if checkpoints have rested.
 fn has_grown(durability: &Durability, log_bytes: u64, base_bytes: u64, has_rested: bool) -> bool {
     let percent = u64::from(durability.log_growth_percent);
     let worth = (base_bytes / 100).saturating_mul(percent);
@@ -382,13 +383,14 @@ fn has_grown(durability: &Durability, log_bytes: u64, base_bytes: u64, has_reste
     percent > 0 && log_bytes >= least && (has_rested || is_unrested_enough)
 }
 
-/// Whether the work of the last checkpoint was but a small share of the time since it began.
+/// Whether the last checkpoint took only a small share of the time since it began.
 fn has_rested(figures: &Figures, now_unix_ms: u64) -> bool {
     let since_ms = now_unix_ms.saturating_sub(figures.last_save_unix_ms);
     since_ms >= figures.last_work_ms.saturating_mul(REST_TIMES)
 }
 
-/// The save point that is reached, if one is. Behind a failure the next try has to wait.
+/// Returns the save point that is reached, if there is one. After a failure the next attempt has to
+/// wait.
 fn reached(
     points: &[SavePoint],
     figures: &Figures,

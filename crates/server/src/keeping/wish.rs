@@ -1,11 +1,11 @@
-//! What the configuration asks for of the log, in the words of the room `persistence`.
+//! Conversion of the log's configuration to the types of the room `persistence`.
 
 use durability::log::{Level, Options};
 use persistence::log_owner::LogWish;
 
 use crate::config::{Durability, DurabilityLevel};
 
-/// See the module.
+/// See the module documentation.
 #[must_use]
 pub(crate) fn log_wish(durability: &Durability) -> LogWish {
     let level = match durability.level {

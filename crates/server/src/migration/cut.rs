@@ -1,4 +1,4 @@
-//! The records of some slots as they were at the cut, as commands that make them.
+//! The records of some hash slots as of the cut, as commands that recreate them.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,17 +10,17 @@ use store::{Batch, Ending, Record, Saved, SavedValue, SnapshotSink, Totals};
 use super::filter::Slots;
 use super::wire;
 
-/// What of the cut is to be sent. Whoever drives the scanner takes it.
+/// Output of the cut that is to be sent. The thread that drives the scanner takes it.
 #[derive(Default)]
 pub(super) struct Copied {
     pub(super) bytes: Vec<u8>,
     pub(super) keys: u64,
     pub(super) ending: Option<Ending>,
-    /// A value cannot be read.
+    /// Whether a value could not be read.
     pub(super) is_unreadable: bool,
 }
 
-/// See the module.
+/// See the module documentation.
 pub(super) struct CutSink {
     slots: Slots,
     copied: Arc<Mutex<Copied>>,
@@ -62,7 +62,7 @@ impl SnapshotSink for CutSink {
     }
 }
 
-/// Adds the commands that make a record; false where its value cannot be read.
+/// Appends the commands that recreate a record. Returns false if its value cannot be read.
 pub(super) fn put(saved: &Saved<'_>, scratch: &mut Vec<u8>, out: &mut Vec<u8>) -> bool {
     let at = saved.deadline_unix_ms.map(IntegerText::new_u64);
     let text = |out: &mut Vec<u8>, value: &[u8]| match &at {
@@ -101,7 +101,7 @@ pub(super) fn put(saved: &Saved<'_>, scratch: &mut Vec<u8>, out: &mut Vec<u8>) -
     true
 }
 
-/// The same for a record that is there now; false where its value cannot be read here.
+/// As [`put`], for a record in the store. Returns false if its value cannot be read here.
 pub(super) fn put_record(
     record: &Record<'_>,
     database: u16,

@@ -1,7 +1,8 @@
-//! The keys of each slot, for moves of small slots one after the other, as old tools order them: made by one walk, and kept up
-//! by what the log says, until nobody has used it for a while.
+//! The keys of each hash slot, for tools that move small slots one after the other. One walk over
+//! the keyspace makes the directory, and the log keeps it current until it has not been used for a
+//! while.
 //!
-//! It names at least the keys that there are. What it names may be gone: who uses it looks.
+//! It names at least the keys that exist. Keys that it names may be gone: the caller looks them up.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,29 +16,30 @@ use store::Handle;
 use super::filter::{KeyFinder, Obstacle};
 use crate::replication::stream::frames::Frames;
 
-/// With more keys on the node there is none: it would take too much memory.
+/// Maximum number of keys on the node: a directory of more keys would take too much memory.
 pub(super) const KEYS_MAX: usize = 8_000_000;
-/// With more names, many of keys that are gone, it is made anew.
+/// Maximum number of names, including those of keys that are gone; beyond it, the directory is made
+/// anew.
 const NAMES_MAX: usize = 2 * KEYS_MAX;
-/// Keys that are looked at before others have their turn.
+/// Keys that are visited before other threads have their turn.
 const STEP_KEYS: usize = 1_024;
 
 /// A key with its database.
 pub(super) type Named = (u16, Box<[u8]>);
 
-/// See the module.
+/// See the module documentation.
 pub(super) struct Directory {
     log: Arc<Log>,
     frames: Frames,
     finder: KeyFinder,
     keys: HashMap<u16, HashSet<Named>>,
     pin: Pin,
-    /// When it was used last, by the monotonic clock.
+    /// Time of the last use, on the monotonic clock.
     used_ms: u64,
 }
 
 impl Directory {
-    /// Walks the keyspace once.
+    /// Makes a directory by one walk over the keyspace.
     pub(super) fn of(table: &'static Table, log: &Arc<Log>, handle: &mut Handle) -> Self {
         let from = log.tail_complete();
         let mut keys: HashMap<u16, HashSet<Named>> = HashMap::new();
@@ -66,15 +68,16 @@ impl Directory {
         }
     }
 
-    /// Whether it is of this log, and the log is there from where it stopped.
+    /// Whether it belongs to this log, and the log still has everything from where the directory
+    /// stopped.
     pub(super) fn is_of(&self, log: &Arc<Log>) -> bool {
         Arc::ptr_eq(&self.log, log) && !self.pin.is_broken()
     }
 
-    /// Learns what the log says up to a sequence.
+    /// Applies the log up to a sequence.
     ///
     /// # Errors
-    /// Where it cannot: it is of no use any more.
+    /// That is not possible; the directory is useless from then on.
     pub(super) fn catch_up(&mut self, end: u64, now_ms: u64) -> Result<(), String> {
         self.used_ms = now_ms;
         while self.frames.next() < end {
@@ -87,7 +90,7 @@ impl Directory {
                         keys.entry(hash_slot::of(key)).or_default().insert(named);
                     };
                     match finder.each_key(effect.parts, add) {
-                        // What it names is gone, and looked for.
+                        // The names stay; the caller finds that their keys are gone.
                         Ok(()) | Err(Obstacle::Flushed) => {}
                         Err(found) => obstacle = Some(found),
                     }
@@ -109,21 +112,21 @@ impl Directory {
         }
     }
 
-    /// The keys of some slots.
+    /// Returns the keys of some hash slots.
     pub(super) fn keys(&self, ranges: &[SlotRange]) -> Vec<Named> {
         let slots = ranges.iter().flat_map(|(first, last)| *first..=*last);
         let keys = slots.filter_map(|slot| self.keys.get(&slot));
         keys.flatten().cloned().collect()
     }
 
-    /// Forgets slots that are gone.
+    /// Removes hash slots that have moved away.
     pub(super) fn forget(&mut self, ranges: &[SlotRange]) {
         for slot in ranges.iter().flat_map(|(first, last)| *first..=*last) {
             self.keys.remove(&slot);
         }
     }
 
-    /// Whether it was not used for so long.
+    /// Whether it was not used for more than `idle_ms`.
     pub(super) fn is_idle(&self, now_ms: u64, idle_ms: u64) -> bool {
         now_ms.saturating_sub(self.used_ms) > idle_ms
     }

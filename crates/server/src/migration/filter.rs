@@ -1,4 +1,4 @@
-//! Which effects of the log are about slots that are moved.
+//! Selects the effects of the log that concern the hash slots of a move.
 
 use base::hash_slot::{self, HASH_SLOTS};
 use cluster::entry::SlotRange;
@@ -9,12 +9,12 @@ use protocol::Batch;
 
 use super::wire;
 
-/// What stands in the way of a move.
+/// Reason that makes a copy useless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Obstacle {
     /// A whole database was emptied.
     Flushed,
-    /// An effect is about keys of several slots.
+    /// An effect has keys of several slots.
     Crossing,
     /// A command of the log is not known.
     Unknown,
@@ -42,7 +42,7 @@ impl Slots {
         Self(has.into())
     }
 
-    /// Whether a key is of one of them.
+    /// Whether a key belongs to one of them.
     pub(super) fn has(&self, key: &[u8]) -> bool {
         let slot = usize::from(hash_slot::of(key));
         self.0.get(slot).is_some_and(|has| *has)
@@ -65,10 +65,10 @@ impl KeyFinder {
         }
     }
 
-    /// Shows the keys of an effect; none of one that is about no keys.
+    /// Calls `visit` for each key of an effect. Does nothing for an effect without keys.
     ///
     /// # Errors
-    /// Where it is about all keys, or nobody knows.
+    /// The effect concerns all keys, or its keys are not known.
     pub(super) fn each_key(
         &mut self,
         parts: Parts<'_>,
@@ -106,11 +106,11 @@ impl KeyFinder {
     }
 }
 
-/// See the module.
+/// See the module documentation.
 pub(super) struct Filter {
     finder: KeyFinder,
     slots: Slots,
-    /// Effects of generations below are in what was copied.
+    /// Generation of the cut: the copy contains the effects of lower generations.
     generation: u64,
 }
 
@@ -123,10 +123,10 @@ impl Filter {
         }
     }
 
-    /// Adds what a frame says of the slots; how many effects that are.
+    /// Appends the effects of a frame that concern the slots. Returns their number.
     ///
     /// # Errors
-    /// Where the copy is of no use any more.
+    /// The copy has become useless.
     pub(super) fn frame(&mut self, frame: &Frame<'_>, out: &mut Vec<u8>) -> Result<u64, Obstacle> {
         let start = out.len();
         if frame.is_group() {
@@ -148,7 +148,7 @@ impl Filter {
         Ok(count)
     }
 
-    /// Whether the keys of an effect are of the slots.
+    /// Whether the keys of an effect belong to the slots.
     fn is_inside(&mut self, parts: Parts<'_>) -> Result<bool, Obstacle> {
         let (slots, mut inside, mut is_crossing) = (&self.slots, None, false);
         self.finder.each_key(parts, |key| {

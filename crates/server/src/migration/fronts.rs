@@ -1,4 +1,4 @@
-//! What clients order about moves, and what they are shown of them.
+//! Clients' orders about moves, and what clients see of moves.
 
 use base::hex;
 use cluster::NodeId;
@@ -9,12 +9,12 @@ use engine::slot_moves::{MoveAnswer, MoveOrder, SlotMove};
 use super::job::Job;
 use crate::node::Node;
 
-/// GETKEYSINSLOT waits so long for a slot that leaves.
+/// Maximum time that GETKEYSINSLOT waits for a slot that moves away.
 const KEYS_WAIT_MS: u64 = 5_000;
-/// SETSLOT NODE waits so long for a move, and so long for what another node has heard already.
+/// Maximum time that SETSLOT NODE waits for a move, and for news that another node already has.
 const MOVE_WAIT_MS: u64 = 30_000;
 const VIEW_WAIT_MS: u64 = 2_000;
-/// How often it is looked.
+/// Interval between two checks.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(1);
 
 fn refused(reason: &str) -> CommandError {
@@ -24,7 +24,7 @@ fn refused(reason: &str) -> CommandError {
 /// Carries out an order.
 ///
 /// # Errors
-/// What the client is to read.
+/// The error reply.
 pub(crate) fn carry_out(node: &Node, order: &MoveOrder) -> Result<MoveAnswer, CommandError> {
     let migrations = &node.migrations;
     match order {
@@ -35,7 +35,7 @@ pub(crate) fn carry_out(node: &Node, order: &MoveOrder) -> Result<MoveAnswer, Co
                 match migrations.begin_export(node, ranges.clone(), target) {
                     Ok(job) => begun.push(job),
                     Err(reason) => {
-                        // All or none.
+                        // All moves begin, or none.
                         begun.iter().for_each(|job| migrations.cancel(job));
                         return Err(refused(&reason));
                     }
@@ -82,7 +82,7 @@ fn id_of(text: &str) -> Option<NodeId> {
     hex::bytes(text).map(NodeId)
 }
 
-/// All moves that are known here.
+/// Returns all moves that this node knows.
 pub(crate) fn shown(node: &Node) -> Vec<SlotMove> {
     let (exports, imports) = node.migrations.all();
     let exports = exports.iter().map(|job| of_job(job, false));
@@ -112,8 +112,9 @@ fn of_job(job: &Job, is_import: bool) -> SlotMove {
     }
 }
 
-/// The old way to move a slot: MIGRATING at the source begins a move, IMPORTING at the target has nothing to do, STABLE gives
-/// the move up, and NODE waits for it. None where the order is about no move.
+/// The old way to move a slot. MIGRATING at the source begins a move, IMPORTING at the target does
+/// nothing, STABLE cancels the move, and NODE waits for its end. Returns `None` if the order is not
+/// about a move.
 pub(crate) fn set_slot(
     node: &Node,
     slot: u16,
@@ -127,7 +128,7 @@ pub(crate) fn set_slot(
             let Some(target) = id_of(id) else {
                 return Some(Err(refused("a node is named by 40 digits")));
             };
-            // Said again, it is done once.
+            // A repeated order has no further effect.
             if migrations
                 .leaving(slot)
                 .is_some_and(|job| job.target == target)
@@ -152,7 +153,7 @@ pub(crate) fn set_slot(
             };
             migrations.await_leaving(slot, MOVE_WAIT_MS);
             let owner = node.core.shared.hash_slots.routes().owner(slot);
-            // Where nobody has it, there is nothing to wait for.
+            // If the slot has no owner, there is nothing to wait for.
             let looks = if owner.is_some() { VIEW_WAIT_MS } else { 1 };
             for _ in 0..looks {
                 if is_its() {

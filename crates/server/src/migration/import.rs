@@ -1,5 +1,6 @@
-//! A move that the target asks for: it asks the source, which does as if it had been told itself. The link of the question
-//! lives as long as the move: its end at the target cancels it.
+//! A move that the target asks for. It sends the request to the source, which proceeds as if it had
+//! received the order itself. The link of the request lives as long as the move: if the target
+//! closes it, the move is cancelled.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +16,10 @@ use crate::node::Node;
 use crate::replication::session::{Reader, Received, Writer};
 use replication::link::Message;
 
-/// How often it is looked whether the other end says something.
+/// Interval between two checks for a message of the other end.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Asks the source for slots, and waits until the move is over; on a thread of its own.
+/// Asks the source for slots, and waits until the move is over. Runs on a thread of its own.
 pub(super) fn ask(node: &Arc<Node>, job: &Job) {
     let ended = asked(node, job);
     job.change(node.core.clock.now_unix_ms(), |it| match ended {
@@ -64,10 +65,10 @@ fn asked(node: &Arc<Node>, job: &Job) -> Result<(), Stopped> {
     told
 }
 
-/// At the source: gives slots to who asks for them. Comes back when the move is over.
+/// At the source: gives slots to the node that asks for them. Returns when the move is over.
 ///
 /// # Errors
-/// Why it came to nothing.
+/// Why the move failed.
 pub(super) fn give(
     migrations: &Migrations,
     node: &Arc<Node>,

@@ -1,4 +1,4 @@
-//! One move as it is seen: what it is to do, how far it is, and how it ended.
+//! One move as it is shown: its task, its progress and its end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use cluster::NodeId;
 use cluster::entry::SlotRange;
 pub(crate) use engine::slot_moves::MoveStage as Stage;
 
-/// What changes of a job.
+/// The variable part of a job.
 #[derive(Clone, Debug)]
 pub(crate) struct Progress {
     pub(crate) stage: Stage,
@@ -26,14 +26,15 @@ pub(crate) struct Progress {
     pub(crate) left_bytes: u64,
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) name: [u8; 20],
     pub(crate) ranges: Vec<SlotRange>,
     pub(crate) source: NodeId,
     pub(crate) target: NodeId,
-    /// This node asked for the slots: an attempt that comes to nothing is not the end of it, since the source tries again.
+    /// Whether this node asked for the slots. Then a failed attempt is not the end of the job,
+    /// because the source tries again.
     pub(super) is_asked_for: bool,
     progress: Mutex<Progress>,
     is_cancelled: AtomicBool,
@@ -69,7 +70,7 @@ impl Job {
         }
     }
 
-    /// As one that this node has asked for.
+    /// Marks the job as one that this node has asked for.
     pub(super) fn asked_for(self) -> Self {
         Self {
             is_asked_for: true,
@@ -91,7 +92,7 @@ impl Job {
         self.lock().stage
     }
 
-    /// What is told of it to a collector, once it is over.
+    /// Returns the trace span of the job, once it is over.
     pub(super) fn span(&self) -> Span {
         let Progress {
             stage,
@@ -126,7 +127,7 @@ impl Job {
             progress.ended_ms = now_unix_ms;
         }
         if matches!(progress.stage, Stage::Done | Stage::Cancelled) {
-            // That an earlier try failed is not how it ended.
+            // The error of an earlier attempt is not how the job ended.
             progress.error.clear();
         }
     }
@@ -144,7 +145,7 @@ impl Job {
         ranges.any(|(first, last)| (*first..=*last).contains(&slot))
     }
 
-    /// Whether another one is about some of the slots.
+    /// Whether the job includes any of these slots.
     pub(super) fn overlaps(&self, ranges: &[SlotRange]) -> bool {
         let meets = |a: &SlotRange, b: &SlotRange| a.0 <= b.1 && b.0 <= a.1;
         let mut own = self.ranges.iter();

@@ -1,4 +1,5 @@
-//! Moving hash slots to another node of the cluster, keys and all, while clients read and write them.
+//! Moves of hash slots with their keys to another node of the cluster, while clients read and write
+//! them.
 //!
 //! ```text
 //!   CLUSTER MIGRATESLOTS ─► job ─► thread "slots": source ── link ──► target: staging ─► store, log
@@ -8,14 +9,17 @@
 //! ```
 //!
 //! Invariants
-//!  1. Only the group says whose slots are: a move is one entry, which names both shards as they were when the copy began.
-//!  2. A node takes part in one move as its source and in one as its target at a time; jobs wait for each other.
-//!  3. Keys that are here and of another shard's slots are hidden, whether they came or went, and are removed in the end: by
-//!     who ends a move, or later by [`Migrations::clean`] (a start, a promotion).
-//!  4. What may have been handed over is removed only after the group has said that no move comes any more that was begun
-//!     before (`Entry::EndMoves`).
+//!  1. Only the group decides which shard has a slot. A move is one entry, which names both shards
+//!     as they were when the copy began.
+//!  2. At any time, a node takes part in at most one move as its source and in one as its target.
+//!     Other jobs wait.
+//!  3. Keys that are here but belong to another shard's slots are hidden, whether they left or
+//!     arrived. They are removed in the end: by the thread that ends a move, or later by
+//!     [`Migrations::clean`] (after a start or a promotion).
+//!  4. Keys that may have been handed over are removed only after the group has confirmed that no
+//!     move that began before can still arrive (`Entry::EndMoves`).
 //!
-//! Of the group this knows its log alone ([`crate::group::holder::SharedLog`]).
+//! Of the group, this module knows only its log ([`crate::group::holder::SharedLog`]).
 
 mod cut;
 mod directory;
@@ -49,37 +53,38 @@ use state::Migrations;
 use state::{Claim, Jobs};
 use wire::Begin;
 
-/// What is answered where there is no group.
+/// Error if there is no group.
 const ALONE: &str = "this node is by itself: there is no other node to move slots to or from";
-/// Jobs that are over and still shown.
+/// Maximum number of finished jobs that are still shown.
 const SHOWN_MAX: usize = 1_000;
-/// How many times a job is tried again.
+/// Maximum number of retries of a job.
 const RETRIES_MAX: u32 = 10;
-/// How long a job waits before it is tried again the first time, ...
+/// Time before the first retry of a job, ...
 const BACK_OFF_MS: u64 = 50;
-/// ... and at most: twice as long each time.
+/// ... and its maximum: it doubles with each retry.
 const BACK_OFF_MS_MAX: u64 = 5_000;
-/// How often it is looked whether keys of other shards' slots are left.
+/// Interval between two checks for left keys of other shards' slots.
 const CLEAN_INTERVAL_MS: u64 = 1_000;
-/// Of a thousand, what copying and removing take of each core that clients want while nothing presses.
+/// Share of each core, in thousandths, for copying and removing while clients want the core and
+/// nothing is urgent.
 const SHARE: u64 = 150;
-/// A node takes slots in when its right to is free within this time: well within the source's patience.
+/// Maximum time that a target waits for its claim to be free: well within the source's patience.
 const CLAIM_MS: u64 = 45_000;
-/// The keys of slots are kept for so long after their last use.
+/// Time that the directory of keys is kept after its last use.
 const DIRECTORY_IDLE_MS: u64 = 60_000;
-/// How often who waits for a job looks.
+/// Interval at which waiters check a job.
 const LOOK: Duration = Duration::from_millis(1);
 
 impl Migrations {
-    /// Serves a link whose first message is of a move, until it ends.
+    /// Serves a link whose first message belongs to a move, until the link ends.
     pub(crate) fn serve(&self, node: &Arc<Node>, session: Session) {
         target::serve(self, node, session);
     }
 
-    /// Has slots of this node go to another one, sooner or later.
+    /// Queues the move of slots of this node to another one.
     ///
     /// # Errors
-    /// Why they do not.
+    /// Why they cannot be moved.
     pub(crate) fn begin_export(
         &self,
         node: &Node,
@@ -122,10 +127,10 @@ impl Migrations {
         Ok(job)
     }
 
-    /// Has another node give slots to this one, sooner or later.
+    /// Queues a request to another node to move slots to this one.
     ///
     /// # Errors
-    /// Why it does not.
+    /// Why it cannot.
     pub(crate) fn begin_import(
         &self,
         node: &Node,
@@ -163,7 +168,7 @@ impl Migrations {
         Ok(job)
     }
 
-    /// The job of slots that come here: the one that was asked for, or a new one.
+    /// Returns the job of slots that arrive here: the one that this node asked for, or a new one.
     fn imported(&self, begin: &Begin, ends: (NodeId, NodeId), now_unix_ms: u64) -> Arc<Job> {
         let mut jobs = self.lock();
         if let Some(known) = jobs.imports.iter().find(|job| job.name == begin.name) {
@@ -180,29 +185,29 @@ impl Migrations {
         job
     }
 
-    /// All jobs that are known: exports, then imports.
+    /// Returns all known jobs: exports, then imports.
     pub(crate) fn all(&self) -> (Vec<Arc<Job>>, Vec<Arc<Job>>) {
         let jobs = self.lock();
         let all = |jobs: &VecDeque<Arc<Job>>| jobs.iter().map(Arc::clone).collect();
         (all(&jobs.exports), all(&jobs.imports))
     }
 
-    /// The job by which a slot goes away that is not over.
+    /// Returns the unfinished job that moves a slot away, if there is one.
     pub(crate) fn leaving(&self, slot: u16) -> Option<Arc<Job>> {
         let jobs = self.lock();
         let mut going = jobs.exports.iter().filter(|job| !job.stage().is_over());
         going.find(|job| job.has(slot)).map(Arc::clone)
     }
 
-    /// Has a job given up, if that is still possible.
+    /// Cancels a job, if that is still possible.
     pub(crate) fn cancel(&self, job: &Job) {
         job.cancel();
-        // Who has looked before waits by now.
+        // After this, a thread that checked the flag before is waiting and gets the notification.
         drop(self.lock());
         self.changed.notify_all();
     }
 
-    /// Works on exports until none waits.
+    /// Processes exports until none is waiting.
     fn work(&self, node: &Arc<Node>) {
         loop {
             let job = {
@@ -267,7 +272,7 @@ impl Migrations {
                     it.error = reason;
                 }
             });
-            // Who wants to send the keys itself waits as long as they leave by this.
+            // Requests that would send the keys themselves wait while a move does so.
             node.broadcast(&WorkerMessage::KeysFree);
             node.core.shared.observer.spans.add(|| job.span());
             return;
@@ -289,7 +294,7 @@ impl Migrations {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the directory go that nobody has used for a while.
+    /// Drops the directory if it was not used for a while.
     fn drop_directory(&self, node: &Node) {
         let now_ms = node.core.clock.monotonic_ms();
         if let Ok(mut directory) = self.directory.try_lock() {
@@ -297,7 +302,8 @@ impl Migrations {
         }
     }
 
-    /// Removes what is left here of slots that went to another node. They may have come back since, or be about to.
+    /// Removes the keys of slots that moved to another node. The slots may have come back since, or
+    /// may be about to.
     fn remove_lost(
         &self,
         node: &Arc<Node>,
@@ -314,7 +320,7 @@ impl Migrations {
         }
     }
 
-    /// Waits for the right to take slots in, as long as `go_on` lets it.
+    /// Waits for the claim to take slots in, until `go_on` fails.
     fn await_claim(
         &self,
         node: &Node,
@@ -330,14 +336,14 @@ impl Migrations {
         }
     }
 
-    /// Takes the right to take slots in, if nobody has it.
+    /// Takes the claim to take slots in, if it is free.
     fn claim_staging(&self) -> Option<Claim<'_>> {
         let was = self.is_staging.swap(true, Ordering::AcqRel);
         (!was).then(|| Claim(&self.is_staging))
     }
 
-    /// Removes keys that are of another shard's slots and of no move that goes on: after a start, or a promotion. To be called
-    /// now and again.
+    /// Removes keys that belong to another shard's slots and to no current move, after a start or a
+    /// promotion. Called regularly.
     pub(crate) fn clean(&self, node: &Node) {
         let now_ms = node.core.clock.monotonic_ms();
         if now_ms < self.clean_due_ms.load(Ordering::Relaxed) {
@@ -375,8 +381,8 @@ impl Migrations {
     }
 
     fn clean_up(&self, node: &Arc<Node>) {
-        // A move that was begun before the start may come still. What this node serves as far as it knows may be old: only what
-        // the group says counts.
+        // A move that began before the start may still arrive. This node's own view of its slots
+        // may be old: only the group's answer counts.
         let Some(state) = target::end_moves(node) else {
             return;
         };
@@ -393,7 +399,7 @@ impl Migrations {
         }
     }
 
-    /// Waits until no move of a slot goes on here, for so long at most.
+    /// Waits until no move of a slot away from this node is going on, for at most `ms`.
     pub(crate) fn await_leaving(&self, slot: u16, ms: u64) {
         for _ in 0..ms {
             match self.leaving(slot) {
@@ -408,12 +414,12 @@ impl Migrations {
     }
 }
 
-/// The node, for threads of its own.
+/// Returns the node, for threads of its own.
 fn shared(node: &Node) -> Result<Arc<Node>, String> {
     node.replication.own.node().ok_or_else(|| ALONE.to_owned())
 }
 
-/// Forgets the oldest that are over, where there are many.
+/// Drops the oldest finished jobs if there are too many.
 fn forget_old(jobs: &mut VecDeque<Arc<Job>>) {
     while jobs.len() > SHOWN_MAX {
         let Some(at) = jobs.iter().position(|job| job.stage().is_over()) else {
@@ -423,25 +429,25 @@ fn forget_old(jobs: &mut VecDeque<Arc<Job>>) {
     }
 }
 
-/// The slots of other shards.
+/// Returns the slots of other shards.
 #[must_use]
 pub(crate) fn of_others(routes: &Routes) -> Vec<SlotRange> {
     let is_others = |slot: &u16| routes.owner(*slot).is_some_and(|owner| owner != routes.own);
     moves::ranges_of((0..=base::hash_slot::LAST).filter(is_others))
 }
 
-/// This node, as the group calls it.
+/// Returns the group's name of this node.
 fn own_id(node: &Node) -> NodeId {
     NodeId(node.replication.own.id().0)
 }
 
-/// Where the links of a node are.
+/// Returns the address of a node's link listener.
 fn place_of(state: &ControlState, node: NodeId) -> Option<(String, u16)> {
     let record = &state.nodes.get(&node)?.record;
     Some((record.host.clone(), record.link_port))
 }
 
-/// Ranges as text.
+/// Returns ranges as text.
 pub(crate) fn shown(ranges: &[SlotRange]) -> String {
     let one = |(first, last): &SlotRange| match first == last {
         true => first.to_string(),

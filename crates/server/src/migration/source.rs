@@ -1,4 +1,4 @@
-//! The end of a move that has the slots: one attempt of a job, on the job's thread.
+//! The source's end of a move: one attempt of a job, on the job's thread.
 //!
 //! ```text
 //!   begin ──► ready
@@ -10,8 +10,8 @@
 //!   moved ──► served; who waits is told where the slots are; their keys are removed here
 //! ```
 //!
-//! Nothing of the log waits in memory: a cursor reads it. Only the group's answer decides whose the slots are: an answer that
-//! is lost is asked for again, with the same request.
+//! The log is read with a cursor; none of it waits in memory. Only the group's answer decides who
+//! has the slots. If an answer is lost, the same request is sent again.
 
 mod sending;
 
@@ -38,30 +38,30 @@ use crate::replication::session::{LinkFault, Received, Session, conduit, greet};
 use crate::replication::{Frames, dial, identity_for};
 use sending::Tail;
 
-/// How long a connection may take.
+/// Maximum time to connect.
 const DIAL_TIME: Duration = Duration::from_secs(2);
-/// How long the other end may take to get ready, and to answer a mark.
+/// Maximum time for the target to get ready, and to answer a mark.
 const ANSWER_TIME: Duration = Duration::from_secs(60);
-/// An empty piece of data is sent where nothing was for so long: well below the target's patience.
+/// Time without any data after which an empty piece is sent: well below the target's patience.
 const QUIET_MS_MAX: u64 = 10_000;
-/// How often it is looked whether something has come, while nobody waits for it and while clients do.
+/// Intervals between two checks for messages: while no client waits, and while clients do.
 const LOOK: Duration = Duration::from_millis(20);
 const SHORT_LOOK: Duration = Duration::from_millis(1);
-/// So often writes wait in vain before the attempt is given up.
+/// Number of futile pauses of writes after which the attempt is given up.
 const PAUSES_MAX: u32 = 10;
-/// How often the group is asked again for an answer that was lost.
+/// Interval at which the group is asked again for a lost answer.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
-/// So long the target is waited for to serve the slots before clients are sent there.
+/// Maximum time to wait until the target serves the slots, before clients are redirected to it.
 const SERVED_TIME: Duration = Duration::from_secs(2);
 
-/// How an attempt ended that did not succeed.
+/// How an attempt ended without success.
 #[derive(Debug)]
 pub(super) enum Stopped {
-    /// Somebody wants the job no more.
+    /// The job was cancelled.
     Cancelled,
-    /// It may go better next time.
+    /// A retry may succeed.
     Failed(String),
-    /// It will not.
+    /// A retry cannot succeed.
     Refused(String),
 }
 
@@ -85,13 +85,13 @@ struct Attempt<'j> {
     handle: Handle,
     marks: u64,
     ends: Ends,
-    /// When something was sent last, by the monotonic clock.
+    /// Time of the last message sent, on the monotonic clock.
     sent_ms: u64,
-    /// Until then a target is waited for that takes nothing, by the monotonic clock.
+    /// Time until which a target that takes nothing is waited for, on the monotonic clock.
     send_until_ms: u64,
 }
 
-/// Slots that leave, until this is dropped.
+/// Marks the slots as leaving, until it is dropped.
 struct Leave<'n>(&'n Arc<Node>);
 
 impl Leave<'_> {
@@ -107,7 +107,8 @@ impl Leave<'_> {
 
 impl Drop for Leave<'_> {
     fn drop(&mut self) {
-        // Where the server stops, the group may give the slots away still: what waits is answered by nobody.
+        // If the server stops, the group may still give the slots away: waiting requests stay
+        // unanswered.
         if self.0.is_stopping() {
             return;
         }
@@ -118,11 +119,11 @@ impl Drop for Leave<'_> {
     }
 }
 
-/// Tries to do a job.
+/// Makes one attempt at a job.
 pub(super) fn attempt(node: &Arc<Node>, job: &Job) -> Result<(), Stopped> {
     let group = node.control.log();
     let group = group.ok_or_else(|| Stopped::Refused(super::ALONE.to_owned()))?;
-    // What this node knows may be old: the slots may have come back since.
+    // This node's view may be old: the slots may have come back since.
     let state = group.read_barrier();
     let state = state.map_err(|error| Stopped::Failed(error.to_string()))?;
     let nodes = (job.source, job.target);
@@ -161,12 +162,12 @@ pub(super) fn attempt(node: &Arc<Node>, job: &Job) -> Result<(), Stopped> {
     finish(node, job, keys.as_deref())
 }
 
-/// What is left to do when the slots are the target's.
+/// Does the rest of a job once the slots are the target's.
 fn finish(node: &Arc<Node>, job: &Job, keys: Option<&[Named]>) -> Result<(), Stopped> {
     job.change(node.core.clock.now_unix_ms(), |it| {
         it.stage = Stage::Trimming;
     });
-    // What is left is removed later (`Migrations::clean`).
+    // Remaining keys are removed later (`Migrations::clean`).
     if let Err(reason) = node.migrations.remove_lost(node, &job.ranges, keys) {
         node.core.log.notice(format_args!(
             "Keys of slots that were moved are removed later: {reason}"
@@ -175,7 +176,7 @@ fn finish(node: &Arc<Node>, job: &Job, keys: Option<&[Named]>) -> Result<(), Sto
     Ok(())
 }
 
-/// A link to a node of the group.
+/// Connects to a node of the group.
 pub(super) fn connect(
     node: &Arc<Node>,
     state: &ControlState,
@@ -217,7 +218,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// As [`Attempt::go_on`], for work that may send nothing for long: the target takes a silent source for gone.
+    /// As [`Attempt::go_on`], for work that may send nothing for long: the target treats a silent
+    /// source as lost.
     fn go_on_heard(&mut self) -> Result<(), Stopped> {
         self.go_on()?;
         match self.now_ms() < self.sent_ms + QUIET_MS_MAX {
@@ -237,7 +239,7 @@ impl Attempt<'_> {
                 self.sent_ms = self.now_ms();
                 Ok(())
             }
-            // Why it takes nothing more it may have said.
+            // The target may have sent the reason why it takes no more data.
             Err(fault) => Err(match (self.reason(), fault) {
                 (Some(reason), _) => Stopped::Failed(reason),
                 (None, LinkFault::Silent) => {
@@ -248,7 +250,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Why the target ended the move, if it said so.
+    /// Returns why the target ended the move, if it said so.
     fn reason(&mut self) -> Option<String> {
         while let Ok(received) = self.session.reader.next() {
             match received {
@@ -262,7 +264,7 @@ impl Attempt<'_> {
         None
     }
 
-    /// Waits for a step; what it says. None where it has not come in time.
+    /// Waits for a step and returns its bytes, or `None` if it has not come in time.
     fn hear(
         &mut self,
         expected: Step,
@@ -303,7 +305,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Moves the slots; the names of their keys, where those are known.
+    /// Moves the slots. Returns the names of their keys, if they are known.
     fn run(&mut self, leave: &Leave<'_>) -> Result<Option<Vec<Named>>, Stopped> {
         let begin = Begin {
             name: self.job.name,
@@ -316,7 +318,7 @@ impl Attempt<'_> {
         let ready = self.hear(Step::Ready, ANSWER_TIME, LOOK)?;
         ready.ok_or_else(|| "the target does not get ready".to_owned())?;
         leave.set(self.job, LeavingStage::Copied);
-        // Who looked at the slots before that is done with it.
+        // Every thread that looked at the slots before is done with them after this.
         self.handle.exclusive(|_| ());
         self.stage(Stage::Copying);
         if is_small {
@@ -353,7 +355,8 @@ impl Attempt<'_> {
         Ok(self.marks)
     }
 
-    /// Waits until the target has done what came before a mark; false where it has not in time.
+    /// Waits until the target has done everything before a mark. Returns false if it has not in
+    /// time.
     fn await_mark(&mut self, mark: u64, time: Duration, look: Duration) -> Result<bool, Stopped> {
         let until_ms = self.now_ms() + u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         loop {
@@ -371,8 +374,8 @@ impl Attempt<'_> {
         Duration::from_millis(config.cluster.pause_ms_max)
     }
 
-    /// Has writes wait, sends the rest, and has the group give the slots away; what the rest was, or nothing where that took
-    /// too long.
+    /// Pauses writes, sends the rest, and asks the group to give the slots away. Returns the result
+    /// of sending the rest, or `None` if that took too long.
     fn hand_over<R>(
         &mut self,
         leave: &Leave<'_>,
@@ -381,7 +384,7 @@ impl Attempt<'_> {
         let began_ns = self.node.core.clock.monotonic_ns();
         self.stage(Stage::HandingOver);
         leave.set(self.job, LeavingStage::WritesWait);
-        // Nobody who was let through before is in the store after this.
+        // After this, no request that was admitted before is in the store.
         let log = Arc::clone(&self.log);
         let slots = &self.node.core.shared.hash_slots;
         let (end, flushes) = self
@@ -413,7 +416,7 @@ impl Attempt<'_> {
         self.job
             .change(now_unix_ms, |it| it.pause_us = pause_ns / 1_000);
         moved?;
-        // Where it does not answer, clients find the slots there a little later.
+        // Without an answer, clients find the slots at the target a little later.
         let _told = self.send(Step::Moved, &[]);
         let _served = self.hear(Step::Served, SERVED_TIME, SHORT_LOOK);
         self.await_routes();
@@ -423,7 +426,8 @@ impl Attempt<'_> {
         Ok(Some(sent))
     }
 
-    /// Proposes that the slots are the target's, until there is an answer: without one nobody may serve them.
+    /// Proposes that the slots become the target's, until there is an answer: without one, no node
+    /// may serve them.
     fn propose(&self) -> Result<(), Stopped> {
         let proposal = unique::proposal(self.ends.entry(&self.job.ranges));
         loop {
@@ -444,7 +448,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Waits until this node knows that the slots are another's: it does not serve them any more.
+    /// Waits until this node knows that another shard has the slots, and no longer serves them.
     fn await_routes(&self) {
         let slots = &self.node.core.shared.hash_slots;
         let first = self.job.ranges.first().map_or(0, |(first, _)| *first);

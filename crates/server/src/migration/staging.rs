@@ -1,10 +1,12 @@
-//! What comes of slots that are not this node's yet: applied to its store and stated to its log like any write, so that
-//! replicas and a start have it. Nobody sees it before the slots are this node's (`store`'s `hidden`).
+//! Received data of slots that are not this node's yet. It is applied to the store and appended to
+//! the log like any write, so that replicas and a restart have it. Clients cannot see it before the
+//! slots are this node's (`store`'s `hidden`).
 //!
 //! Invariants
-//!  1. Time stands still, at 0: only the source says that a key has expired, until the slots are handed over. The log is told
-//!     the real time.
-//!  2. None of the commands fails, or what is here is not what the source has: the first that does ends the move.
+//!  1. The clock stands still, at 0: until the slots are handed over, only the source decides that
+//!     a key has expired. The log gets the real time.
+//!  2. None of the commands fails. Otherwise the data here differs from the source's, so the first
+//!     failure ends the move.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,17 +24,17 @@ use super::wire::{self, Entry};
 use crate::node::Node;
 use crate::replication::Applier;
 
-/// Why nothing can be written.
+/// Error if nothing can be written.
 pub(super) const NO_LOG: &str = "this node has no log to write to";
-/// How often it is looked whether something is on disk, or has room.
+/// Interval between two checks whether the log is on disk or has space.
 const LOOK: Duration = Duration::from_millis(1);
-/// A background thread looks at the time after so many entries, or after one of so many bytes.
+/// Number of entries, and length of one entry, after which a background thread checks the time.
 const LOOK_ENTRIES: u32 = 16;
 const LOOK_BYTES: usize = 4 << 10;
-/// Bytes that wait for the rest of a command keep no more memory than this once they are applied.
+/// Maximum capacity kept, after applying, for bytes that wait for the rest of a command.
 const KEPT_BYTES_MAX: usize = 4 << 20;
 
-/// See the module.
+/// See the module documentation.
 pub(super) struct Staging {
     node: Arc<Node>,
     applier: Applier,
@@ -41,12 +43,12 @@ pub(super) struct Staging {
     group: Group,
 }
 
-/// Where the stream is with regard to commands that apply together.
+/// Position of the stream relative to a group of commands that apply together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Group {
     Outside,
     Begun,
-    /// Commands of this database come.
+    /// Inside a group of commands on this database.
     Within(DatabaseId),
 }
 
@@ -69,10 +71,10 @@ impl Staging {
         }
     }
 
-    /// Applies a piece of the stream; a background thread gives way to workers meanwhile.
+    /// Applies a piece of the stream. A background thread yields to workers meanwhile.
     ///
     /// # Errors
-    /// Why that is not possible: what is here is of no use any more.
+    /// Why that is not possible: the data here has become useless.
     pub(super) fn feed(
         &mut self,
         piece: &[u8],
@@ -101,7 +103,8 @@ impl Staging {
         self.write_out()
     }
 
-    /// Applies what is whole, or as much of it as a slice of a background thread allows; how many bytes that was.
+    /// Applies the complete entries, or as many as a slice of a background thread permits. Returns
+    /// the number of applied bytes.
     fn apply(
         &mut self,
         bytes: &[u8],
@@ -170,10 +173,11 @@ impl Staging {
         Ok(())
     }
 
-    /// Waits until everything that was applied is on disk, and on a majority of the copies where replies wait for one.
+    /// Waits until everything applied is on disk, and on a majority of the copies if replies wait
+    /// for one.
     ///
     /// # Errors
-    /// Why it does not come to be.
+    /// Why that cannot happen.
     pub(super) fn make_durable(&self) -> Result<(), String> {
         if !self.bytes.is_empty() || self.group != Group::Outside {
             return Err("a command is cut off".to_owned());
@@ -201,7 +205,7 @@ impl Drop for Staging {
     }
 }
 
-/// States effects with the real time, of somebody for whom it stands still.
+/// Passes effects on with the real time, for an applier whose clock stands still.
 struct Timed {
     inner: Box<dyn EffectSink>,
     clock: Arc<dyn Clock>,
@@ -245,16 +249,16 @@ impl EffectSink for Timed {
     }
 }
 
-/// The log that is written to.
+/// Returns the log in use.
 pub(super) fn log_of(node: &Node) -> Result<Arc<dyn Tail>, String> {
     let log = node.keeping.log_in_use.get();
     log.ok_or_else(|| NO_LOG.to_owned())
 }
 
-/// Waits until the log takes more.
+/// Waits until the log has space.
 ///
 /// # Errors
-/// Why it does not.
+/// Why it gets none.
 pub(super) fn await_room(node: &Node) -> Result<(), String> {
     let log = log_of(node)?;
     while !log.has_room(node.core.clock.monotonic_ns()) {
@@ -272,7 +276,7 @@ fn go_on(node: &Node) -> Result<(), String> {
     }
 }
 
-/// The log on disk, which a move is read from.
+/// Returns the log on disk, which a move is read from.
 pub(super) fn own_log(node: &Node) -> Result<Arc<Log>, String> {
     let log = node.persistence().and_then(|kept| kept.log().log());
     log.ok_or_else(|| "there is no log on disk (durability os, everysec or always)".to_owned())

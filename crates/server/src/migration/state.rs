@@ -1,5 +1,5 @@
-//! What a node has that gives and takes slots. What is done with it stands in the module above, which works on whole nodes;
-//! the node itself knows no more of moves than this.
+//! State of a node that gives and takes slots. The operations are in the parent module, which works
+//! on whole nodes; the node itself knows only this about moves.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,16 +9,17 @@ use std::sync::{Arc, Condvar, Mutex};
 use super::directory::Directory;
 use super::job::Job;
 
-/// See the module.
+/// See the module documentation.
 #[derive(Default)]
 pub struct Migrations {
     pub(super) jobs: Mutex<Jobs>,
     pub(super) changed: Condvar,
     pub(super) is_staging: AtomicBool,
     pub(super) is_cleaning: AtomicBool,
-    /// When it is looked next whether there is anything to remove, by the monotonic clock.
+    /// Time of the next check for keys to remove, on the monotonic clock.
     pub(super) clean_due_ms: AtomicU64,
-    /// The keys of slots, while slots with few keys move one after the other. Held by the thread of such a move.
+    /// The keys of each slot, while slots with few keys move one after the other. Locked by the
+    /// thread of such a move.
     pub(super) directory: Mutex<Option<Directory>>,
 }
 
@@ -26,11 +27,11 @@ pub struct Migrations {
 pub(super) struct Jobs {
     pub(super) exports: VecDeque<Arc<Job>>,
     pub(super) imports: VecDeque<Arc<Job>>,
-    /// A thread works on exports.
+    /// Whether a thread processes the exports.
     pub(super) is_worked_on: bool,
 }
 
-/// The right to take slots in, or to remove what came in vain.
+/// The right to take slots in, or to remove the keys of failed or finished moves.
 pub(super) struct Claim<'m>(pub(super) &'m AtomicBool);
 
 impl Drop for Claim<'_> {

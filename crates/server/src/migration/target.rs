@@ -1,8 +1,9 @@
-//! The end of a move that gets the slots: a link of a source, on the thread that accepted it.
+//! The target's end of a move: a link from a source, on the thread that accepted it.
 //!
-//! What was copied is removed when the move comes to nothing. But from the answer to a durable mark on the source may have
-//! proposed that the slots be this node's: then this node has the group say first that no such proposal comes any more
-//! (`Entry::EndMoves`), and looks whose they are.
+//! If the move fails, the copied data is removed. But once the target has answered a durable mark,
+//! the source may have proposed that the slots become this node's. Then this node first makes the
+//! group confirm that no such proposal can still arrive (`Entry::EndMoves`), and then reads which
+//! shard has the slots.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,24 +20,24 @@ use crate::group::unique;
 use crate::node::Node;
 use crate::replication::session::{LinkFault, Reader, Received, Session, Writer};
 
-/// How often it is looked whether the server stops.
+/// Interval between two checks whether the server stops.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often it is looked whether this node serves the slots, ...
+/// Interval between two checks whether this node serves the slots, ...
 const ROUTES_LOOK: Duration = Duration::from_millis(1);
-/// ... and how many times.
+/// ... and their maximum number.
 const ROUTES_LOOKS: u32 = 2_000;
-/// How often the group is asked when it gives no answer.
+/// Interval at which the group is asked again if it does not answer.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
-/// A source that says nothing for so long is taken for gone.
+/// Milliseconds of silence after which a source counts as lost.
 const SILENCE_MS: u64 = 60_000;
 
 /// How a link ended.
 enum Ended {
     /// The slots are this node's.
     Moved,
-    /// They are not, for this reason; nothing was handed over.
+    /// They are not, for this reason, and nothing was handed over.
     Undone(String),
-    /// Nobody knows yet.
+    /// It is not known yet.
     Unknown(String),
 }
 
@@ -88,11 +89,11 @@ pub(super) fn say(writer: &mut Writer, step: Step, bytes: &[u8]) -> Result<(), L
 }
 
 fn refuse(writer: &mut Writer, reason: &str) {
-    // Who does not hear why sees the end of the link.
+    // A source that cannot receive the reason sees the end of the link.
     let _gone = say(writer, Step::Refused, reason.as_bytes());
 }
 
-/// Takes slots in, from the first to the last step.
+/// Runs the target's end of a move, from the first to the last step.
 fn take_in(
     migrations: &Migrations,
     node: &Arc<Node>,
@@ -112,7 +113,7 @@ fn take_in(
     let job = migrations.imported(begin, (from, own), now_unix_ms);
     let change = |stage, error: &str| {
         job.change(node.core.clock.now_unix_ms(), |it| {
-            // Who asked for the slots has heard from the source already how it ended.
+            // If this node asked for the slots, the source has already reported how the move ended.
             if !(job.is_asked_for && it.stage.is_over()) {
                 it.stage = stage;
                 it.error = error.to_owned();
@@ -136,7 +137,7 @@ fn take_in(
     let undone = trim::trim(node, &begin.ranges);
     let stage = match job.is_cancelled() {
         true => Stage::Cancelled,
-        // The source tries again, or says that it does not.
+        // The source tries again, or reports that it does not.
         false if job.is_asked_for => Stage::Preparing,
         false => Stage::Failed,
     };
@@ -150,11 +151,12 @@ fn take_in(
     }
 }
 
-/// Whether this node can take slots in.
+/// Checks that this node can take the slots in.
 fn check(node: &Arc<Node>, from: NodeId, begin: &Begin) -> Result<(), String> {
     own_log(node)?;
     let group = node.control.log().ok_or(super::ALONE)?;
-    // What is here is removed: what this node knows of whose the slots are may be old.
+    // Keys that are here will be removed, so the group is asked: this node's own view of the slots
+    // may be old.
     let state = group.read_barrier().map_err(|error| error.to_string())?;
     let own = super::own_id(node);
     moves::may_take_in(&state, (from, own), &begin.ranges)?;
@@ -173,7 +175,7 @@ fn check(node: &Arc<Node>, from: NodeId, begin: &Begin) -> Result<(), String> {
     Ok(())
 }
 
-/// Applies what comes, until the slots are this node's or the link ends.
+/// Applies what the source sends, until the slots are this node's or the link ends.
 fn hear(
     node: &Arc<Node>,
     job: &Job,
@@ -238,10 +240,11 @@ fn hear(
     }
 }
 
-/// From here on who empties a database empties what was copied, too: nobody may have done so since the copy began.
+/// From here on, emptying a database also empties the copied data. Fails if a database was emptied
+/// since the copy began.
 fn take(node: &Node, flushes: u64) -> Result<(), String> {
     let slots = &node.core.shared.hash_slots;
-    // Who empties a database does so before this, or when it is known whose the slots are.
+    // A database is emptied either before this, or once the owner of the slots is known.
     let is_whole = node.core.store.handle().exclusive(|_| {
         let is_whole = slots.flushes() == flushes;
         slots.set_taking(is_whole);
@@ -253,7 +256,7 @@ fn take(node: &Node, flushes: u64) -> Result<(), String> {
     }
 }
 
-/// Waits a while until this node serves the slots, which are its own.
+/// Waits for a while until this node serves the slots, which are its own.
 fn await_routes(node: &Node, ranges: &[SlotRange]) {
     let first = ranges.first().map_or(0, |(first, _)| *first);
     for _ in 0..ROUTES_LOOKS {
@@ -264,8 +267,8 @@ fn await_routes(node: &Node, ranges: &[SlotRange]) {
     }
 }
 
-/// Has it that no move to this node's shard comes any more that was begun before; the state after that. Waits for the
-/// group.
+/// Makes the group confirm that no move to this node's shard that began before can still arrive.
+/// Returns the state after that. Waits for the group.
 pub(super) fn end_moves(node: &Arc<Node>) -> Option<Arc<ControlState>> {
     let own = super::own_id(node);
     loop {
@@ -285,11 +288,11 @@ pub(super) fn end_moves(node: &Arc<Node>) -> Option<Arc<ControlState>> {
     }
 }
 
-/// Finds out whether slots that may have been handed over are this node's. Waits for the group: until it answers, what was
-/// copied stays.
+/// Finds out whether slots that may have been handed over are this node's. Waits for the group;
+/// until it answers, the copied data stays.
 fn settle(node: &Arc<Node>, ranges: &[SlotRange]) -> bool {
     let Some(state) = end_moves(node) else {
-        // The next start finds out.
+        // The next start finds it out.
         return true;
     };
     let is_own = moves::is_own(&state, super::own_id(node), ranges);

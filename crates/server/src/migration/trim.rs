@@ -1,5 +1,6 @@
-//! Removes the keys of slots that are another node's: those that went there, and those that came in vain. Each removal is an
-//! effect like any other, so replicas and a start have it.
+//! Removal of keys of slots that belong to another shard: slots that moved there, and slots whose
+//! move to this node failed. Each removal is an ordinary effect, so that replicas and a restart
+//! have it.
 
 use std::sync::Arc;
 
@@ -14,13 +15,13 @@ use super::filter::Slots;
 use super::staging::{NO_LOG, await_room, log_of};
 use crate::node::Node;
 
-/// Keys that are looked at before others have their turn.
+/// Keys that are visited before other threads have their turn.
 const STEP_KEYS: usize = 256;
 
-/// Removes all keys of some slots; how many. Clients that track them are told, and nobody else.
+/// Removes all keys of some slots. Returns their number. Notifies only the clients that track them.
 ///
 /// # Errors
-/// Why it was not done, or not to the end.
+/// Why it was not done, or not completely.
 pub(super) fn trim(node: &Arc<Node>, ranges: &[SlotRange]) -> Result<u64, String> {
     if ranges.is_empty() {
         return Ok(0);
@@ -51,10 +52,10 @@ pub(super) fn trim(node: &Arc<Node>, ranges: &[SlotRange]) -> Result<u64, String
     Ok(trimmer.removed)
 }
 
-/// Removes keys that are known by name, of some slots.
+/// Removes keys of some slots that are known by name.
 ///
 /// # Errors
-/// Why it was not done, or not to the end.
+/// Why it was not done, or not completely.
 pub(super) fn trim_keys(
     node: &Arc<Node>,
     ranges: &[SlotRange],
@@ -73,7 +74,7 @@ struct Trimmer<'n> {
     ranges: &'n [SlotRange],
     handle: Handle,
     log_user: LogUser,
-    /// How many keys were there and are gone.
+    /// Number of keys that existed and were removed.
     removed: u64,
 }
 
@@ -92,7 +93,7 @@ impl<'n> Trimmer<'n> {
         }
     }
 
-    /// Removes some keys, each with its database.
+    /// Removes some keys, each in its database.
     fn remove<'k>(
         &mut self,
         keys: impl ExactSizeIterator<Item = (u16, &'k [u8])>,
@@ -115,8 +116,8 @@ impl<'n> Trimmer<'n> {
         }
     }
 
-    /// Hands the system what was logged: replies of everybody wait for it where they wait for a majority, and on a node that has no
-    /// slots any more nobody else does so.
+    /// Passes the appended frames to the system. If replies wait for a majority, replies to all
+    /// clients wait for these frames, and on a node without slots no other thread writes them out.
     fn write_out(&self) -> Result<(), String> {
         log_of(self.node)?.write_out(self.log_user.appended().end())?;
         if self.node.replication.fence.is_quorum() {
@@ -144,7 +145,7 @@ impl Drop for Trimmer<'_> {
     }
 }
 
-/// Whether the slots are still another node's, and this one is the primary that may write.
+/// Checks that the slots are still another shard's, and that this node is a primary that may write.
 fn check(node: &Node, ranges: &[SlotRange]) -> Result<(), String> {
     let routes = node.core.shared.hash_slots.routes();
     if node.is_stopping() {
@@ -160,7 +161,7 @@ fn check(node: &Node, ranges: &[SlotRange]) -> Result<(), String> {
     }
 }
 
-/// How many keys some slots have, about.
+/// Returns the approximate number of keys in some slots.
 pub(super) fn keys_in(node: &Node, ranges: &[SlotRange]) -> u64 {
     let slots = ranges.iter().flat_map(|(first, last)| *first..=*last);
     let known = slots.filter(|slot| *slot <= hash_slot::LAST);
@@ -169,7 +170,7 @@ pub(super) fn keys_in(node: &Node, ranges: &[SlotRange]) -> u64 {
         .sum()
 }
 
-/// What all records take in memory.
+/// Returns the memory of all records.
 pub(super) fn used_bytes(handle: &Handle) -> u64 {
     let memory = handle.statistics().memory;
     memory.index_bytes + memory.slot_held_bytes + memory.long_value_bytes

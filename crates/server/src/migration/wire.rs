@@ -1,11 +1,12 @@
-//! What the two ends of a move say: steps, and the commands that the copied data comes as.
+//! Messages between the two ends of a move: steps, and the commands that carry the copied data.
 //!
 //! ```text
 //!   begin │ name 20 bytes │ count u16 │ ranges: first u16, last u16 │ keys u64 │ bytes u64
 //!   entry │ length u32 │ kind u8 │ database u16 │ parts u32 │ each: length u32, bytes
 //! ```
 //!
-//! Entries are a stream of bytes: a piece of it ends wherever it is full. `docs/formats/link.md` has the steps.
+//! Entries form a stream of bytes: a piece may end anywhere inside an entry. `docs/formats/link.md`
+//! has the steps.
 
 use cluster::entry::{SlotRange, are_ranges};
 
@@ -15,21 +16,22 @@ use cluster::entry::{SlotRange, are_ranges};
 pub(super) enum Step {
     /// The source wants to give slots away.
     Begin = 1,
-    /// The target takes them.
+    /// The target accepts them.
     Ready = 2,
-    /// The target does not, or no more: the reason as text.
+    /// The target does not accept them, or no longer: the reason as text.
     Refused = 3,
     /// A piece of the entries.
     Data = 4,
-    /// The target is to say when it has applied everything: number u64, what else is asked of it u8 ([`Mark`]).
+    /// The target must report when it has applied everything: number u64, further request u8
+    /// ([`Mark`]).
     Mark = 5,
-    /// It has: number u64.
+    /// The target has: number u64.
     Done = 6,
-    /// The slots are the target's, as the group says.
+    /// The group has given the slots to the target.
     Moved = 7,
     /// The target serves them.
     Served = 8,
-    /// The target wants slots of the receiver: as `begin`.
+    /// The target asks the receiver for slots: as `begin`.
     Ask = 9,
 }
 
@@ -51,21 +53,21 @@ impl Step {
     }
 }
 
-/// Whole entries are not longer than this.
+/// Maximum length of an entry.
 const ENTRY_BYTES_MAX: usize = 1 << 30;
 
 const COMMAND: u8 = 1;
 const GROUP_BEGIN: u8 = 2;
 const GROUP_END: u8 = 3;
 
-/// What the source wants.
+/// The move that the source proposes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Begin {
     pub(super) name: [u8; 20],
     pub(super) ranges: Vec<SlotRange>,
-    /// How many keys there are, about.
+    /// Approximate number of keys.
     pub(super) keys: u64,
-    /// What they take in memory, about.
+    /// Approximate memory of the keys.
     pub(super) bytes: u64,
 }
 
@@ -104,19 +106,20 @@ impl Begin {
     }
 }
 
-/// What a mark asks of the target. One that does not know a kind takes it for [`Mark::Applied`].
+/// Request of a mark to the target. A target that does not know a kind treats it as
+/// [`Mark::Applied`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Mark {
-    /// What came before it is to be applied; what follows is, too, without delay.
+    /// Everything before it must be applied, and what follows is applied without delay.
     Applied = 0,
-    /// What came before it is to be durable.
+    /// Everything before it must be durable.
     Durable = 1,
     /// What follows is applied in the background, until the next mark.
     Background = 2,
 }
 
-/// A mark with its number.
+/// Encodes a mark with its number.
 pub(super) fn mark(number: u64, kind: Mark) -> [u8; 9] {
     let mut bytes = [0; 9];
     bytes[..8].copy_from_slice(&number.to_le_bytes());
@@ -124,7 +127,7 @@ pub(super) fn mark(number: u64, kind: Mark) -> [u8; 9] {
     bytes
 }
 
-/// The number of a mark, and what it asks.
+/// Decodes the number of a mark and its request.
 pub(super) fn number_and_mark(bytes: &[u8]) -> Option<(u64, Mark)> {
     let (number, rest) = number(bytes)?;
     let kinds = [Mark::Durable, Mark::Background];
@@ -132,13 +135,13 @@ pub(super) fn number_and_mark(bytes: &[u8]) -> Option<(u64, Mark)> {
     Some((number, kind.unwrap_or(Mark::Applied)))
 }
 
-/// The number of a mark or of its answer, and what follows it.
+/// Decodes the number of a mark or of its answer. Returns the rest, too.
 pub(super) fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (number, rest) = bytes.split_first_chunk()?;
     Some((u64::from_le_bytes(*number), rest))
 }
 
-/// Adds a command.
+/// Appends a command.
 pub(super) fn put_command<'p>(
     out: &mut Vec<u8>,
     database: u16,
@@ -157,7 +160,7 @@ pub(super) fn put_command<'p>(
     end_entry(out, start);
 }
 
-/// Adds the begin or the end of commands that apply together.
+/// Appends the begin or the end of a group of commands that apply together.
 pub(super) fn put_group(out: &mut Vec<u8>, is_begin: bool) {
     let kind = if is_begin { GROUP_BEGIN } else { GROUP_END };
     let start = begin_entry(out, kind, 0);
@@ -177,23 +180,24 @@ fn end_entry(out: &mut [u8], start: usize) {
     out[start..start + 4].copy_from_slice(&bytes.to_le_bytes());
 }
 
-/// Longer ones than a frame of the log can hold do not exist.
+/// Lengths beyond `u32` do not occur: a frame of the log could not hold them.
 fn length(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }
 
-/// What came as one entry.
+/// A decoded entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Entry<'b> {
-    /// A command, about a database.
+    /// A command on a database.
     Command(u16, Vec<&'b [u8]>),
-    /// What follows applies together.
+    /// Begin of a group that applies together.
     GroupBegin,
-    /// Up to here.
+    /// End of the group.
     GroupEnd,
 }
 
-/// The entry at the front of some bytes and how long it is; nothing where it is not whole yet.
+/// Decodes the entry at the front of `bytes`. Returns it with its length, or `None` if it is
+/// incomplete.
 ///
 /// # Errors
 /// What is wrong with it.

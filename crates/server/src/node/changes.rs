@@ -1,4 +1,4 @@
-//! A CONFIG SET is put into force: all of it, or, when a part cannot be done, nothing.
+//! Puts a CONFIG SET into force: all of it, or nothing if a part fails.
 
 use std::io;
 
@@ -12,14 +12,14 @@ use crate::keeping::wish::log_wish;
 use crate::listeners::Fault;
 use crate::{limits, open_files, process, tls};
 
-/// What a client hears whose change of TLS cannot be made.
+/// The error reply for a change of TLS that fails.
 const TLS_REFUSED: &str = "Unable to update TLS configuration. Check server logs.";
 
 impl Node {
     /// Puts a CONFIG SET into force.
     ///
     /// # Errors
-    /// When a part of it cannot be done; then nothing of it is.
+    /// A part of it cannot be done; then nothing has changed.
     pub fn apply(&self, change: &Change<'_>) -> Result<(), ApplyError> {
         if change.names.contains(&"dir") {
             self.keep_directory(change)?;
@@ -63,7 +63,7 @@ impl Node {
         Ok(())
     }
 
-    /// Refuses another working directory where data is kept in this one.
+    /// Refuses another working directory while this one holds data.
     fn keep_directory(&self, change: &Change<'_>) -> Result<(), ApplyError> {
         let is_used = self.persistence().is_some_and(Persistence::has_directory);
         let reason = if change.new.dir == change.old.dir {
@@ -81,7 +81,7 @@ impl Node {
         })
     }
 
-    /// Has the kernel rank the process otherwise, if that is what a change asks for.
+    /// Changes the score for the kernel's choice of a process to kill, if `change` asks for that.
     fn change_rank(&self, change: &Change<'_>) -> Result<(), ApplyError> {
         let mut names = change.names.iter();
         let Some(name) = names.find(|name| name.starts_with("oom-score-adj")) else {
@@ -93,7 +93,7 @@ impl Node {
         })
     }
 
-    /// Has the kernel rank the process as a configuration asks for, or tells the operator why not.
+    /// Sets the kernel's score of the process as `config` says. If that fails, logs the reason.
     pub(super) fn rank(&self, config: &Config) -> io::Result<()> {
         self.process.oom_rank.apply(config).inspect_err(|error| {
             let cause = system_reason(error);
@@ -103,24 +103,25 @@ impl Node {
         })
     }
 
-    /// Has the kernel rank the process as before a change that failed.
+    /// Restores the kernel's score after a change that failed.
     fn keep_rank(&self, change: &Change<'_>) {
         if (change.old.oom_score, change.old.oom_adjustment)
             != (change.new.oom_score, change.new.oom_adjustment)
         {
-            // It was so a moment ago.
+            // The kernel accepted this score before.
             let _as_before = self.process.oom_rank.apply(change.old);
         }
     }
 
-    /// Whether a change has the log begun, which waits for the disk.
+    /// Whether a change starts the log, which waits for the disk.
     pub(crate) fn begins_log(&self, change: &Change<'_>) -> bool {
         let (old, new) = (change.old.durability.level, change.new.durability.level);
         let has_none = |persistence: &Persistence| !persistence.log().state().has_log();
         old != new && new.has_log() && self.persistence().is_some_and(has_none)
     }
 
-    /// Why the data cannot be kept at a level. A node in cluster mode and by itself is its own majority.
+    /// Returns why this node cannot run at a durability level, or `None` if it can. A node in
+    /// cluster mode that is alone is its own majority.
     pub(crate) fn refuses_level(&self, level: DurabilityLevel) -> Option<String> {
         let is_missing = level == DurabilityLevel::Quorum && !self.has_group();
         is_missing.then(|| "quorum takes a control group: without one nobody is fenced.".to_owned())
@@ -130,7 +131,7 @@ impl Node {
         self.replication.fence.is_grouped() || self.core.shared.hash_slots.is_on()
     }
 
-    /// Begins or ends the log, if that is what a change asks for.
+    /// Starts or ends the log, if `change` asks for that.
     fn change_level(&self, change: &Change<'_>) -> Result<(), ApplyError> {
         let (old, new) = (&change.old.durability, &change.new.durability);
         if let Some(reason) = self.refuses_level(new.level) {
@@ -140,7 +141,7 @@ impl Node {
             });
         }
         if old.level.has_log() && !new.level.has_log() && self.has_group() {
-            // As at the start: replicas follow by the log alone, and none is promoted without one.
+            // As at start: replicas follow the log only, and no replica is promoted without a log.
             return Err(ApplyError {
                 name: "durability",
                 reason: "a node of a control group or of a cluster keeps a log on disk.".to_owned(),
@@ -151,7 +152,8 @@ impl Node {
             .filter(|_| (old.level, old.sync) != (new.level, new.sync));
         let is_about_log = old.level.has_log() || new.level.has_log();
         if persistence.is_some() && is_about_log && self.core.shared.refusals.is_loading() {
-            // The log is being read, and a checkpoint of what is there so far would replace the rest.
+            // The log is still being read: a checkpoint of the data loaded so far would replace the
+            // rest.
             return Err(ApplyError {
                 name: "durability",
                 reason: "Data is being loaded.".to_owned(),
@@ -176,7 +178,7 @@ impl Node {
         self.judge_writes(config);
     }
 
-    /// Listens elsewhere, if that is what a change asks for.
+    /// Moves the listeners, if `change` asks for that.
     fn change_listeners(
         &self,
         change: &Change<'_>,
@@ -216,7 +218,7 @@ impl Node {
             .map_err(|fault| refuse(about, fault))
     }
 
-    /// Listens where it did before a change that failed.
+    /// Restores the listeners after a change that failed.
     fn keep_listeners(&self, change: &Change<'_>) {
         let before = Change {
             old: change.new,
@@ -224,11 +226,11 @@ impl Node {
             names: change.names,
         };
         let prepared = self.prepare_tls(&before);
-        // The operator was told; where it listened a moment ago there is room.
+        // The log has the error; the former addresses were free a moment ago.
         let _kept = prepared.and_then(|prepared| self.change_listeners(&before, prepared));
     }
 
-    /// Reads what encrypted connections need, if a change is about that.
+    /// Reads the files for encrypted connections, if `change` concerns them.
     fn prepare_tls(&self, change: &Change<'_>) -> Result<Option<tls::Prepared>, ApplyError> {
         let (old, new) = (&change.old.tls, &change.new.tls);
         if old.rules == new.rules && (old.is_on() || !new.is_on()) {

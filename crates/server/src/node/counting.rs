@@ -1,4 +1,4 @@
-//! What workers and engines counted, since the last CONFIG RESETSTAT.
+//! Counters of workers and engines since the last CONFIG RESETSTAT.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -8,19 +8,19 @@ use super::Node;
 use crate::counters::Sums;
 
 impl Node {
-    /// What the workers counted since the last CONFIG RESETSTAT.
+    /// Returns the workers' counts since the last CONFIG RESETSTAT.
     #[must_use]
     pub fn sums(&self) -> Sums {
         self.all_sums().since(&self.counted_before().1)
     }
 
-    /// What the engines counted since the last CONFIG RESETSTAT.
+    /// Returns the engines' counts since the last CONFIG RESETSTAT.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.all_counts().since(&self.counted_before().0)
     }
 
-    /// How long commands took since the last CONFIG RESETSTAT.
+    /// Returns the commands' times since the last CONFIG RESETSTAT.
     #[must_use]
     pub fn latencies(&self) -> Latencies {
         self.all_latencies().since(&self.counted_before().2)
@@ -50,7 +50,7 @@ impl Node {
         latencies
     }
 
-    /// Counts an error that a request is answered with which waited on a thread of its own.
+    /// Counts the error reply of a request that waited on a thread of its own.
     pub(crate) fn count_error(&self, error: &CommandError) {
         if let Some(counters) = self.work.aside_counters.get() {
             counters.count_reply(error);
@@ -70,7 +70,7 @@ impl Node {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets what was counted (CONFIG RESETSTAT).
+    /// Resets all counts (CONFIG RESETSTAT).
     pub fn reset_counters(&self) {
         let counted = (self.all_counts(), self.all_sums(), self.all_latencies());
         *self.counted_before() = counted;

@@ -1,4 +1,5 @@
-//! Changes of keys that clients hear of: which events the store states, and who tracks keys.
+//! Events for clients about changes of keys: which ones the store emits, and which clients track
+//! keys.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError};
@@ -12,7 +13,7 @@ use crate::client_cache::ClientCache;
 use crate::config::Config;
 
 impl Node {
-    /// A way into the store whose events clients hear of (see [`Announcer::new`]).
+    /// Returns a store handle whose events reach clients (see [`Announcer::new`]).
     #[must_use]
     pub fn handle(&self, is_crowded: &Arc<AtomicBool>) -> Handle {
         let mut handle = self.core.store.handle();
@@ -27,13 +28,13 @@ impl Node {
         handle
     }
 
-    /// Takes a client in that tracks keys, or what it asks for now.
+    /// Adds a client that tracks keys, or updates what it asks for.
     pub fn follow(&self, follower: &Arc<Follower>) {
         self.sessions.client_cache.follow(follower);
         self.want_events(&self.core.config.current());
     }
 
-    /// Lets a client go that tracked keys.
+    /// Removes a client that tracked keys.
     pub fn unfollow(&self, store: &mut Handle, follower: &Follower) {
         self.sessions
             .client_cache
@@ -41,13 +42,13 @@ impl Node {
         self.want_events(&self.core.config.current());
     }
 
-    /// What the store tells of changes of tracked keys.
+    /// Returns the store's observer of changes of tracked keys.
     #[must_use]
     pub fn tracking_listener(&self) -> Arc<dyn Listener> {
         Arc::<ClientCache>::clone(&self.sessions.client_cache)
     }
 
-    /// Has the store state the events that somebody wants.
+    /// Makes the store emit the events that any client wants.
     pub(super) fn want_events(&self, config: &Config) {
         let _alone = self
             .sessions

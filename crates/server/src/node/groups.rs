@@ -1,4 +1,4 @@
-//! The five groups of what a [`super::Node`] has.
+//! The groups of fields of a [`super::Node`].
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
@@ -32,54 +32,54 @@ use crate::tier::TierInUse;
 use crate::tls::TlsSetup;
 use crate::waiting_threads::WaitingThreads;
 
-/// What everything works with.
+/// What every part works with.
 pub struct Core {
     /// The keyspace.
     pub store: Arc<Store>,
-    /// What the engines have in common.
+    /// State that the engines share.
     pub shared: Arc<Shared>,
     /// Directives.
     pub config: Arc<SharedConfig>,
-    /// Where lines for the operator go.
+    /// The server log.
     pub log: Arc<Log>,
-    /// Time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// What loading and writing data works in.
+    /// The environment for loading and writing data.
     pub env: Arc<Environment>,
 }
 
-/// Who is connected, and what of them others have to know.
+/// The connected clients, and what others need to know about them.
 #[derive(Default)]
 pub struct Sessions {
-    /// Who is connected.
+    /// The connected clients.
     pub clients: Clients,
-    /// Who is told of changes of which keys.
+    /// The clients that are notified of changes, per key.
     pub client_cache: Arc<ClientCache>,
-    /// Who is subscribed to what.
+    /// The subscriptions.
     pub pubsub: Arc<PubSub>,
-    /// Those of them that wait for keys.
+    /// The clients that wait for keys.
     pub waiters: Arc<Waiters>,
-    /// To which channels events go.
+    /// The channels that keyspace events are published to.
     pub(crate) event_channels: Arc<Channels>,
-    /// Held while it is found out which events are wanted.
+    /// Held while the wanted events are determined.
     pub(super) wanting: Mutex<()>,
 }
 
-/// Who does the work, and how much.
+/// The threads that do the work, and how much they did.
 pub struct Work {
     pub(super) workers: OnceLock<Arc<[WorkerLink]>>,
-    /// How requests reach the thread that runs what takes long.
+    /// Channel to the thread that runs offloaded requests.
     pub(super) jobs: Mutex<Option<Sender<Job>>>,
     pub(super) aside_counters: OnceLock<Arc<EngineCounters>>,
-    /// Where requests wait for other nodes.
+    /// Threads on which requests wait for other nodes.
     pub(crate) waiting: WaitingThreads,
-    /// Between workers and those who save in the background.
+    /// Scheduler between workers and background work.
     pub background: Arc<Scheduler>,
-    /// Who moves pieces of collections together.
+    /// The thread that compacts parts of collections.
     pub(crate) defragmenter: Arc<Defragmenter>,
-    /// Rates of the last moments.
+    /// Rates of the recent past.
     pub rates: Rates,
-    /// What was counted up to the last CONFIG RESETSTAT.
+    /// Counts at the last CONFIG RESETSTAT.
     pub(super) counted_before: Mutex<(Counts, Sums, Latencies)>,
 }
 
@@ -98,64 +98,64 @@ impl Work {
     }
 }
 
-/// What is kept.
+/// Persistence.
 #[derive(Default)]
 pub struct Keeping {
-    /// The log that effects go to, while there is one.
+    /// The log that effects are appended to, while there is one.
     pub log_in_use: Arc<LogInUse>,
-    /// What is known of checkpoints.
+    /// State of the checkpoints.
     pub saving: Saving,
     pub(super) persistence: OnceLock<Persistence>,
-    /// What keeps values out of memory.
+    /// The tier of cold values.
     pub(super) tier: OnceLock<Arc<TierInUse>>,
-    /// The log that is kept is a log alone: nothing of it is in the store.
+    /// Whether the log is a log-only copy: none of its data is in the store.
     pub(crate) log_alone: AtomicBool,
 }
 
 impl Keeping {
-    /// Whether this node keeps the log of a shard and none of its data: what it has in memory is nothing that anybody may be shown,
-    /// given or make a checkpoint of.
+    /// Whether this node keeps the log of a shard and none of its data. Then the store's contents
+    /// must not be shown, sent or saved as a checkpoint.
     #[must_use]
     pub fn keeps_log_alone(&self) -> bool {
         self.log_alone.load(Ordering::Acquire)
     }
 }
 
-/// What writes the sections of INFO that are asked for. The node does not know the table of statistics, which reads all of
-/// it.
+/// Writes the requested sections of INFO. A function pointer, because the node does not know the
+/// table of statistics, which reads all of the node.
 pub(crate) type Describer = fn(&super::Node, &mut store::Handle, &[String]) -> String;
 
 /// The management port, while it is open.
 pub(crate) trait Managed: Send {
-    /// Goes on as the configuration says now.
+    /// Applies the present configuration.
     fn change(&self, shared: &Shared, config: &Config);
 }
 
-/// The process: who it is, where it listens, what it holds, and how it ends.
+/// The process: its identity, listeners, memory and end.
 pub struct Process {
     /// Identity of this run: 40 hexadecimal digits.
     pub run_id: String,
-    /// When it started.
+    /// Time of the start.
     pub started_unix_ms: u64,
     pub(super) started_ns: u64,
-    /// Who waits for this process to be ready.
+    /// The process manager that waits until this process is ready.
     pub supervisor: Supervisor,
-    /// Where clients come in.
+    /// The listeners for clients.
     pub(super) listeners: OnceLock<Listeners>,
-    /// Encrypted connections.
+    /// TLS setup.
     pub tls: TlsSetup,
-    /// What it took at its start beside the store: code that was changed, stacks, heap.
+    /// Memory at start beside the store: modified code, stacks, heap.
     pub(super) program_bytes: AtomicU64,
     pub(super) store_startup_bytes: AtomicU64,
     pub(super) peak_bytes: AtomicU64,
     pub(super) stopping: AtomicBool,
     pub(super) main_waker: OnceLock<Waker>,
     pub(super) oom_rank: OomRank,
-    /// What writes INFO.
+    /// The writer of INFO.
     pub(super) describer: OnceLock<Describer>,
     /// The management port.
     pub(crate) management: Mutex<Option<Box<dyn Managed>>>,
-    /// What the audit log is written by.
+    /// The configuration that the audit log runs with.
     pub(super) audited: Mutex<Option<AuditConfig>>,
 }
 

@@ -1,4 +1,5 @@
-//! Requests that take long go to the one thread for such, those of the server itself among them.
+//! Offloading of long requests, including those of the server itself, to the one thread that runs
+//! them.
 
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -11,26 +12,26 @@ use super::Node;
 use crate::job::Job;
 
 impl Node {
-    /// Says how requests reach the thread that runs what takes long, and what its engine counts.
+    /// Sets the channel to the thread that runs offloaded requests, and the counters of its engine.
     pub fn set_aside(&self, jobs: Sender<Job>, counters: Arc<EngineCounters>) {
         *self.jobs() = Some(jobs);
         let _already_set = self.work.aside_counters.set(counters);
     }
 
-    /// Whether there is a thread that runs what takes long.
+    /// Whether there is a thread for offloaded requests.
     #[must_use]
     pub fn has_aside(&self) -> bool {
         self.jobs().is_some()
     }
 
-    /// Offloads a request; whether there is anybody to run it.
+    /// Offloads a request. Returns whether there is a thread to run it.
     #[must_use]
     pub fn run_aside(&self, job: Job) -> bool {
         let jobs = self.jobs();
         jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok())
     }
 
-    /// Has a request of the server itself run beside the workers; nobody hears the reply.
+    /// Offloads a request of the server itself. Its reply is dropped.
     pub(crate) fn run_own(&self, request: impl Into<Box<[u8]>>) {
         let id = self.sessions.clients.next_id();
         let (peer, own) = (String::new(), String::new());
@@ -50,7 +51,7 @@ impl Node {
         });
     }
 
-    /// Lets the thread that runs what takes long end.
+    /// Lets the thread for offloaded requests end.
     pub fn stop_aside(&self) {
         *self.jobs() = None;
     }

@@ -1,4 +1,4 @@
-//! What a server holds: what INFO and MEMORY STATS show of it, and what of it counts for `maxmemory`.
+//! Memory of a server: what INFO and MEMORY STATS show, and what counts for `maxmemory`.
 
 use std::sync::atomic::Ordering;
 
@@ -8,16 +8,17 @@ use super::Node;
 use crate::allocator::{self, AllocatorMemory};
 use crate::{limits, process};
 
-/// The log's memory counts as no more than this part of `maxmemory`.
+/// The log's memory counts as at most `maxmemory` divided by this.
 const LOG_PART_MAX: u64 = 4;
 
 impl Node {
-    /// Tells the store what is held outside of it, which its limit counts.
+    /// Reports the memory outside of the store to the store, whose limit counts it.
     pub fn tell_held_bytes(&self) {
         let program_bytes = self.process.program_bytes.load(Ordering::Relaxed);
         let tier_bytes = self.tier().map_or(0, |tier| tier.segments().memory_bytes());
         let used_bytes = program_bytes + self.clients_held_bytes() + tier_bytes;
-        // The log may have been opened with a higher limit: it is not to take all from the keys.
+        // The log may have been opened under a higher limit: it must not take all memory from the
+        // keys.
         let limit_bytes = self.core.config.current().memory_bytes_max;
         let log_bytes = self.log_memory_bytes().min(limit_bytes / LOG_PART_MAX);
         self.core.store.set_other_bytes(used_bytes + log_bytes);
@@ -27,7 +28,7 @@ impl Node {
             .store(used_bytes, Ordering::Relaxed);
     }
 
-    /// Bytes of the operation log's memory that do not count for `maxmemory`.
+    /// Returns the bytes of the operation log's memory that do not count for `maxmemory`.
     pub fn uncounted_log_bytes(&self) -> u64 {
         match self.core.config.current().memory_bytes_max {
             0 => 0,
@@ -37,13 +38,13 @@ impl Node {
         }
     }
 
-    /// Bytes of the operation log's memory (`mem_aof_buffer`); 0 without a log.
+    /// Returns the bytes of the operation log's memory (`mem_aof_buffer`); 0 without a log.
     fn log_memory_bytes(&self) -> u64 {
         let log = self.persistence().and_then(|it| it.log().log());
         log.map_or(0, |log| log.memory_bytes())
     }
 
-    /// What all clients hold, in bytes.
+    /// Returns the memory of all clients, in bytes.
     #[must_use]
     pub fn clients_held_bytes(&self) -> u64 {
         let buffers = self.workers().iter();
@@ -51,8 +52,8 @@ impl Node {
         buffers + limits::CLIENT_BYTES * (self.sessions.clients.len() as u64)
     }
 
-    /// Remembers what the process held before the first client; called before the threads start, and once
-    /// all of them run.
+    /// Records the memory of the process before the first client. Called before the threads start,
+    /// and again once all of them run.
     pub fn note_startup_memory(&self) {
         let store_bytes = self.core.store.statistics().used_bytes;
         self.process.program_bytes.store(
@@ -64,15 +65,15 @@ impl Node {
             .store(store_bytes, Ordering::Relaxed);
     }
 
-    /// Notes how much is held, if it is more than ever. Does not ask the system what is resident, which
-    /// takes it a fraction of a millisecond.
+    /// Records the used memory if it is a new maximum. Does not ask the system for the resident
+    /// size, which would take a fraction of a millisecond.
     pub(super) fn note_peak(&self) {
         let program = self.process.program_bytes.load(Ordering::Relaxed);
         let used = program + self.clients_held_bytes() + self.core.store.statistics().used_bytes;
         self.process.peak_bytes.fetch_max(used, Ordering::Relaxed);
     }
 
-    /// What the server holds now.
+    /// Returns the present memory of the server.
     pub fn memory(&self) -> ServerMemory {
         let store = self.core.store.statistics();
         let program = self.process.program_bytes.load(Ordering::Relaxed);
@@ -81,7 +82,7 @@ impl Node {
         let resident = process::memory().resident_bytes;
         let mapped = store.memory.index_bytes + store.memory.page_bytes;
         let slots = store.memory;
-        // The store maps memory of its own; the rest is the allocator's.
+        // The store maps its own memory; the rest is the allocator's.
         let allocator = match allocator::installed().memory() {
             Some(of) => AllocatorMemory {
                 allocated: of.allocated + mapped + slots.slot_bytes,

@@ -1,5 +1,5 @@
-//! Parts that a node is given once it is there, and takes up at its start: what keeps the data, the tier, where clients
-//! come in, what writes INFO.
+//! Parts that a node gets after it is made, at start: persistence, the tier, listeners, and the
+//! writer of INFO.
 
 use std::io;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -13,22 +13,22 @@ use crate::listeners::Listeners;
 use crate::tier::{self, TierInUse};
 
 impl Node {
-    /// Says what keeps the data; once.
+    /// Sets the persistence; called once.
     pub fn set_persistence(&self, persistence: Persistence) {
         let _already_set = self.keeping.persistence.set(persistence);
     }
 
-    /// What keeps the data.
+    /// Returns the persistence.
     #[must_use]
     pub fn persistence(&self) -> Option<&Persistence> {
         self.keeping.persistence.get()
     }
 
-    /// Takes the directory of the data, for as long as what is returned lives. What keeps data has it otherwise, from here on or
-    /// already.
+    /// Takes the data directory for the lifetime of the returned value. Returns `None` if the
+    /// persistence owns the directory, either already or from this call on.
     ///
     /// # Errors
-    /// When another server has it, and what the system says.
+    /// Another server owns the directory, or an error of the system.
     pub(crate) fn take_directory(&self) -> io::Result<Option<DataDirectory>> {
         if self.persistence().is_some_and(Persistence::has_directory) {
             return Ok(None);
@@ -42,7 +42,7 @@ impl Node {
         kept.map(|()| None).map_err(io::Error::other)
     }
 
-    /// Opens the tier that the configuration asks for, if it does; once, and before there are any keys.
+    /// Opens the tier if the configuration asks for one. Called once, before there are any keys.
     ///
     /// # Errors
     /// Those of [`TierInUse::open`].
@@ -64,29 +64,29 @@ impl Node {
         Ok(())
     }
 
-    /// The tier, if there is one.
+    /// Returns the tier, or `None` without one.
     pub(crate) fn tier(&self) -> Option<&Arc<TierInUse>> {
         self.keeping.tier.get()
     }
 
-    /// Says where clients come in; once, before they do.
+    /// Sets the listeners; called once, before clients connect.
     pub(crate) fn set_listeners(&self, listeners: Listeners) {
         // Workers start once.
         let _already_set = self.process.listeners.set(listeners);
     }
 
-    /// Says what writes INFO; once, before anybody asks.
+    /// Sets the writer of INFO; called once, before any INFO.
     pub(crate) fn set_describer(&self, describer: Describer) {
         let _already_set = self.process.describer.set(describer);
     }
 
-    /// The sections of INFO asked for.
+    /// Returns the requested sections of INFO.
     pub(crate) fn describe(&self, store: &mut Handle, sections: &[String]) -> String {
         let describer = self.process.describer.get();
         describer.map_or_else(String::new, |describe| describe(self, store, sections))
     }
 
-    /// The management port, while it is open.
+    /// Returns the management port, while it is open.
     pub(crate) fn management(&self) -> MutexGuard<'_, Option<Box<dyn Managed>>> {
         let management = self.process.management.lock();
         management.unwrap_or_else(PoisonError::into_inner)

@@ -1,4 +1,5 @@
-//! The settings that are put into force at the start and at every change alike. None of them refuses a change.
+//! Settings that are applied at start and at every change in the same way. None of them refuses a
+//! change.
 
 use std::io;
 use std::sync::PoisonError;
@@ -79,7 +80,7 @@ impl Node {
         });
     }
 
-    /// Has the audit log written as the configuration says.
+    /// Configures the audit log.
     fn apply_audit(&self, config: &Config) {
         let audit = &self.core.shared.observer.audit;
         let mut applied = self
@@ -106,7 +107,7 @@ impl Node {
     }
 }
 
-/// The store's name of a policy.
+/// Returns the store's policy for a directive's value.
 fn policy_of(policy: EvictionPolicy) -> Policy {
     match policy {
         EvictionPolicy::NoEviction => Policy::NoEviction,

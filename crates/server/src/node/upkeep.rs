@@ -1,10 +1,10 @@
-//! What one worker does for all of them, `hz` times a second.
+//! Upkeep that one worker does for all of them, `hz` times a second.
 
 use super::Node;
 use crate::counters::Count;
 
 impl Node {
-    /// What one worker does for all of them, `hz` times a second.
+    /// Does the upkeep that one worker does for all of them, `hz` times a second.
     pub fn upkeep(&self, now_unix_ms: u64) {
         let sums = self.all_sums();
         let sample = [
@@ -33,7 +33,8 @@ impl Node {
         self.tell_held_bytes();
     }
 
-    /// Whoever sends HTTP can fill the log with nothing but that: it is told once a minute at most.
+    /// Logs HTTP requests that came to a client port. At most once a minute, because any sender of
+    /// HTTP could fill the log otherwise.
     fn tell_of_browsers(&self, uptime_ms: u64) {
         if let Some((count, address)) = self.core.shared.observer.browsers.take_news(uptime_ms) {
             let requests = if count == 1 { "A request" } else { "Requests" };
@@ -43,7 +44,7 @@ impl Node {
         }
     }
 
-    /// systemd waits for as long as the loading goes on.
+    /// Reports progress of the loading, so that systemd keeps waiting.
     fn tell_of_loading(&self, uptime_ms: u64) {
         let progress = self.core.env.loading.progress();
         if progress.goes_on {

@@ -1,5 +1,5 @@
-//! How the workers are reached: with a message, with a push for one of their clients, or only to look what they can go on
-//! with.
+//! Ways to reach the workers: messages, pushes for their clients, and requests to check what can
+//! continue.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,11 +15,11 @@ use crate::mail::{Address, Letter};
 use crate::poll::poll;
 use crate::tier::{Requester, Wakes};
 
-/// Between two looks whether all workers have done something.
+/// Time between two checks whether all workers have done something.
 const LOOK: Duration = Duration::from_millis(1);
 
 impl Node {
-    /// Says how the workers are reached; called once, before they start.
+    /// Sets the links to the workers; called once, before they start.
     pub fn set_workers(&self, workers: Vec<WorkerLink>) {
         let workers: Arc<[WorkerLink]> = workers.into();
         self.sessions.pubsub.set_workers(Arc::clone(&workers));
@@ -27,20 +27,20 @@ impl Node {
         let _already_set = self.work.workers.set(workers);
     }
 
-    /// The workers.
+    /// Returns the links to the workers.
     #[must_use]
     pub fn workers(&self) -> &[WorkerLink] {
         self.work.workers.get().map_or(&[], |workers| workers)
     }
 
-    /// Leaves a message with every worker.
+    /// Posts a message to every worker.
     pub fn broadcast(&self, message: &Message) {
         for worker in self.workers() {
             worker.post(message.clone());
         }
     }
 
-    /// Has every worker look what it can go on with.
+    /// Wakes every worker, so that it checks what can continue.
     pub(crate) fn wake_workers(&self) {
         for worker in self.workers() {
             worker.wake();
@@ -48,21 +48,22 @@ impl Node {
         self.replication.log_moved(self);
     }
 
-    /// The log in use is durable further than before, or a fault has begun or ended: lets workers see to
-    /// what waits for that, and the operator know of the fault. For such a log.
+    /// Called by the log in use when its durable watermark has risen, or when a fault has begun or
+    /// ended. Wakes the workers for what waits, and logs the fault.
     pub fn log_moved(&self) {
         self.keeping.log_in_use.look_for_fault(&self.core.env);
         self.wake_workers();
     }
 
-    /// Uses another log, or none, from now on, as the [owner of the log](persistence::log_owner) does. For tests with a
-    /// log of their own.
+    /// Switches to another log, or to none, as the [owner of the log](persistence::log_owner) does.
+    /// For tests with a log of their own.
     pub fn use_log(&self, log: Option<Arc<dyn Tail>>) {
         self.keeping.log_in_use.set(log, &self.core.env);
         self.broadcast(&Message::LogChanged);
     }
 
-    /// Has every worker let go what no longer waits for the log, and waits until all have, for so long at most.
+    /// Makes every worker release what no longer waits for the log. Waits until all have done so,
+    /// for at most `time`.
     pub(crate) fn wait_for_release(&self, time: Duration) {
         let looked = Arc::new(());
         self.broadcast(&Message::LookAtLog(Arc::clone(&looked)));
@@ -70,9 +71,10 @@ impl Node {
         let _in_time = poll(time, LOOK, have_all);
     }
 
-    /// Answers a client that waits, and lets it go on.
+    /// Answers a waiting client and lets it continue.
     pub(crate) fn answer(&self, client: &ClientRecord, reply: Vec<u8>) {
-        // Before who ended the wait is answered, though its worker hears of it later.
+        // Cleared before the caller who ended the wait gets its reply, although the client's worker
+        // learns of it later.
         client.set_flag(ClientRecord::BLOCKED, false);
         if let Some(worker) = self.workers().get(client.worker) {
             worker.post(Message::Served {
@@ -83,7 +85,7 @@ impl Node {
         }
     }
 
-    /// Ends the waits of all clients with an error, and their connections behind it.
+    /// Ends the waits of all clients with an error, then closes their connections.
     pub(crate) fn unblock_all(&self, text: &str) {
         for client in self.sessions.clients.all() {
             let Some(waiter) = client.waiter().filter(|waiter| waiter.claim()) else {
@@ -101,7 +103,7 @@ impl Node {
         }
     }
 
-    /// Asks the worker of a client to close it because all clients together hold too much.
+    /// Asks the worker of a client to close it, because all clients together hold too much memory.
     pub fn evict(&self, client: &ClientRecord) {
         if let Some(worker) = self.workers().get(client.worker) {
             client.set_flag(ClientRecord::EVICTED, true);
@@ -113,8 +115,8 @@ impl Node {
         }
     }
 
-    /// Leaves a push with the worker of a client; a client for whose worker too much waits already is
-    /// closed. Waits for nothing.
+    /// Posts a push to the worker of a client. Closes the client if too many pushes wait at its
+    /// worker. Never blocks.
     pub fn push(&self, to: &ClientRecord, push: &Push) {
         if let Some(worker) = self.workers().get(to.worker) {
             let (id, place) = (to.id, to.place);

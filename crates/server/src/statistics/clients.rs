@@ -1,4 +1,4 @@
-//! INFO clients: who is connected, and who waits.
+//! INFO clients: connected and waiting clients.
 
 use super::row::{Item, Unit, Value};
 use super::row::{gauge, zero};

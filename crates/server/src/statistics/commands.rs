@@ -1,4 +1,4 @@
-//! What commands did: INFO commandstats, errorstats and latencystats.
+//! Statistics of commands: INFO commandstats, errorstats and latencystats.
 
 use engine::{CommandIndex, RowCounts};
 
@@ -7,9 +7,9 @@ use super::row::described;
 use super::row::{Family, Item};
 use super::sample::Sample;
 
-/// Commands that metrics tell apart, at most: no table is longer.
+/// Maximum number of commands that metrics distinguish: no table is longer.
 const COMMANDS_MAX: usize = 400;
-/// Limits of the histograms, as powers of two of nanoseconds: those of LATENCY HISTOGRAM.
+/// Bounds of the histograms, as powers of two of nanoseconds: those of LATENCY HISTOGRAM.
 const LIMIT_BITS: std::ops::RangeInclusive<u32> = 10..=35;
 
 pub(super) const CALLS: &[Item] = &[Item::Family(Family {
@@ -83,7 +83,7 @@ pub(super) const LATENCIES: &[Item] = &[Item::Family(Family {
     metrics: latency_metrics,
 })];
 
-/// Every command that was called or refused, with what was counted of it.
+/// Returns every command that was called or refused, with its counts.
 fn called<'a>(sample: &'a Sample<'_>) -> impl Iterator<Item = (CommandIndex, &'a RowCounts)> {
     let all = (0..).zip(&sample.counts().rows);
     all.filter(|(_, counts)| counts.calls + counts.rejected > 0)
@@ -107,7 +107,7 @@ fn call_lines(sample: &Sample<'_>, show: &mut dyn FnMut(&str, &str)) {
     }
 }
 
-/// What a metric shows of a command's counts.
+/// Reads a metric's value from a command's counts.
 type Shown = fn(&RowCounts) -> f64;
 
 #[allow(clippy::cast_precision_loss, reason = "what metrics are made of")]

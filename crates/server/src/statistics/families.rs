@@ -1,4 +1,4 @@
-//! Families that are told by others: replication and encrypted connections.
+//! Families whose values come from other parts: replication and encrypted connections.
 
 use super::metrics::{Metric, MetricKind};
 use super::row::{Family, Item, Unit};
@@ -81,7 +81,7 @@ const REPLICATION_GAUGES: &[(&str, &str, &str, &str)] = &[
     ),
 ];
 
-/// Fields about the primary, with its address as labels.
+/// Fields about the primary. Their label is its address.
 const PRIMARY_GAUGES: &[(&str, &str, &str)] = &[
     (
         "master_link_status",
@@ -252,7 +252,7 @@ fn replication_metrics(sample: &Sample<'_>, metrics: &mut Vec<Metric>) {
     replicas(&fields, metrics);
 }
 
-/// Of the lines `slave<n>:ip=...,port=...`.
+/// Adds the metrics of the lines `slave<n>:ip=...,port=...`.
 fn replicas(fields: &[(String, String)], metrics: &mut Vec<Metric>) {
     let help = "Offset that a replica has acknowledged.";
     let mut offset = Metric::new(

@@ -1,4 +1,5 @@
-//! INFO hotkeys: what is asked for most, and what takes most memory. No metric names a key.
+//! INFO hotkeys: the keys with the most requests, and those with the most memory. No metric names a
+//! key.
 
 use base::words::quote;
 
@@ -7,7 +8,7 @@ use super::row::{Family, Item, Unit, Value};
 use super::row::{described, gauge};
 use super::sample::Sample;
 
-/// So many keys are shown of each sort.
+/// Number of keys shown of each kind.
 const KEYS_SHOWN: usize = 10;
 
 #[rustfmt::skip] // One row, one value.

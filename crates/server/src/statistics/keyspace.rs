@@ -1,4 +1,4 @@
-//! INFO keyspace: how many keys each database has, and how long they live on.
+//! INFO keyspace: the number of keys in each database, and their remaining lifetime.
 
 use store::{DatabaseId, Handle};
 
@@ -35,7 +35,7 @@ pub(super) const ITEMS: &[Item] = &[Item::Family(Family {
     metrics,
 })];
 
-/// What a database has.
+/// Figures of a database with keys.
 struct Filled {
     database: DatabaseId,
     keys: usize,
@@ -76,7 +76,7 @@ fn lines(sample: &Sample<'_>, show: &mut dyn FnMut(&str, &str)) {
     }
 }
 
-/// What a metric shows of a database.
+/// Reads a metric's value from a database's figures.
 type Shown = fn(&Filled) -> f64;
 
 #[allow(clippy::cast_precision_loss, reason = "what metrics are made of")]
@@ -112,7 +112,7 @@ fn metrics(sample: &Sample<'_>, metrics: &mut Vec<Metric>) {
     for (name, otel, help, value) in shown {
         let mut metric = Metric::new(name, MetricKind::Gauge, help);
         metric.otel = Some(otel.to_owned());
-        // Dashboards want the first databases to be there when they are empty, too.
+        // Dashboards expect the first databases even if they are empty.
         for database in 0..databases.min(EMPTY_SHOWN) {
             let of = filled.iter().find(|one| one.database == database);
             if of.is_none()
@@ -131,14 +131,15 @@ fn metrics(sample: &Sample<'_>, metrics: &mut Vec<Metric>) {
     }
 }
 
-/// Databases that metrics show also without keys, as exporters do for those of a usual configuration.
+/// Number of databases that metrics show even without keys, as exporters do for a usual
+/// configuration.
 const EMPTY_SHOWN: DatabaseId = 16;
 
-/// Records looked at for the average of what is left to live.
+/// Number of records that the average of the remaining lifetimes is taken from.
 const TTL_SAMPLES: usize = 256;
 
-/// How long the keys of a database that have a deadline live on, on average of those among the
-/// first records of a walk: their places follow from hashes, so that they are as good as drawn.
+/// Returns the average remaining lifetime of a database's keys with a deadline. Looks at the first
+/// records of a walk: their places follow from hashes, so they are as good as a random sample.
 fn average_ttl_ms(store: &mut Handle, database: DatabaseId, expires: usize) -> u64 {
     if expires == 0 {
         return 0;
@@ -155,11 +156,11 @@ fn average_ttl_ms(store: &mut Handle, database: DatabaseId, expires: usize) -> u
     u64::try_from(average_ms).unwrap_or(u64::MAX)
 }
 
-/// Records looked at for the number of hashes whose fields have deadlines.
+/// Number of records that the number of hashes with field deadlines is estimated from.
 const HASH_SAMPLES: usize = 16_384;
 
-/// How many hashes of a database have fields with deadlines: all are looked at where there are not too many keys,
-/// else it is what follows from the first of a walk.
+/// Returns the number of a database's hashes that have fields with deadlines. Looks at all keys if
+/// there are not too many, otherwise extrapolates from the first ones of a walk.
 fn hashes_with_deadlines(store: &mut Handle, database: DatabaseId, keys: usize) -> u64 {
     if !store.has_member_deadlines() {
         return 0;
@@ -168,7 +169,7 @@ fn hashes_with_deadlines(store: &mut Handle, database: DatabaseId, keys: usize) 
     while seen < HASH_SAMPLES as u64 {
         cursor = store.survey(database, cursor, HASH_SAMPLES, |record| {
             seen += 1;
-            // One with such fields is in memory.
+            // A hash with such fields is never cold.
             let object = (!record.is_cold()).then(|| record.object()).flatten();
             found += u64::from(object.is_some_and(|object| object.has_member_deadlines()));
         });

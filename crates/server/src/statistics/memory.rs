@@ -1,4 +1,4 @@
-//! INFO memory: what the server holds, and for what.
+//! INFO memory: the server's memory, by purpose.
 
 use base::memory_size::human;
 
@@ -93,7 +93,7 @@ fn ratio(part: u64, whole: u64) -> Value {
     Value::Decimal(percent(part, whole) / 100.0, 2)
 }
 
-/// `part` of `whole` in per cent; 0 of nothing.
+/// Returns `part` in percent of `whole`; 0 if `whole` is 0.
 #[allow(clippy::cast_precision_loss, reason = "shown with two digits")]
 fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 {

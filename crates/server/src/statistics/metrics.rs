@@ -1,11 +1,11 @@
-//! The table as metrics: each row that has a name there is one, families have their own.
+//! The table as metrics: each row with a metric name is one, and families have their own.
 
 pub(crate) use base::metrics::{Metric, MetricKind};
 
 use super::row::{Kind, Row};
 use super::sample::Sample;
 
-/// What a row is as a metric, where it is one.
+/// Returns the metric of a row, if it has one.
 pub(super) fn of_row(row: &Row, sample: &Sample<'_>) -> Option<Metric> {
     if row.metric.is_empty() {
         return None;

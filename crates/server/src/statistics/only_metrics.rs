@@ -1,4 +1,5 @@
-//! What only metrics have: identity, configuration, logs of commands, events, and figures of our own.
+//! Values that only metrics have: identity, configuration, command logs, events, and figures of our
+//! own.
 
 use engine::observer::Matter;
 
@@ -377,7 +378,7 @@ fn log_metrics(sample: &Sample<'_>, metrics: &mut Vec<Metric>) {
     threshold_metrics(sample, metrics);
 }
 
-/// From when on something is in these logs, and how much of it.
+/// Adds the thresholds of these logs, and their number of entries.
 #[allow(clippy::cast_precision_loss, reason = "what metrics are made of")]
 fn threshold_metrics(sample: &Sample<'_>, metrics: &mut Vec<Metric>) {
     let noticed = &sample.config.noticed;

@@ -1,4 +1,4 @@
-//! INFO persistence: what is loaded, saved and logged.
+//! INFO persistence: loading, checkpoints and the log.
 
 use engine::SaveKind;
 use persistence::checkpointer::{Figures, Progress};
@@ -88,7 +88,7 @@ fn keys(sample: &Sample<'_>) -> u64 {
     (0..databases).map(|one| store.len(one) as u64).sum()
 }
 
-/// Changes that are not in a checkpoint. Before the first save all are.
+/// Returns the number of changes that are not in a checkpoint: before the first save, all.
 fn changes(sample: &Sample<'_>) -> u64 {
     match sample.node.persistence() {
         Some(_) => sample.node.changes_to_save(sample.figures()),
@@ -112,7 +112,7 @@ fn rewrite(sample: &Sample<'_>) -> Option<Progress> {
     current_of(sample.figures(), SaveKind::Rewrite)
 }
 
-/// The checkpoint that is being made, if it is made for this.
+/// Returns the progress of the present checkpoint, if it is of this kind.
 fn current_of(figures: &Figures, kind: SaveKind) -> Option<Progress> {
     let current = figures.current;
     current.filter(|current| kind_of(current.why) == kind)
@@ -136,7 +136,7 @@ fn status(record: Record) -> &'static str {
     }
 }
 
-/// Whole seconds; -1 where there are none.
+/// Returns whole seconds, or -1 for `None`.
 fn seconds(ms: Option<u64>) -> Value {
     Value::Signed(ms.map_or(-1, |ms| i64::try_from(ms / 1000).unwrap_or(i64::MAX)))
 }

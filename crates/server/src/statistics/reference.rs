@@ -1,4 +1,4 @@
-//! The list of all statistics for readers, `docs/reference/statistics.md`, follows the table.
+//! The list of all statistics for readers, `docs/reference/statistics.md`, matches the table.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

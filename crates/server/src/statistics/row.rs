@@ -1,10 +1,10 @@
-//! One row of the table: what a value is called, what it is, and how it is read.
+//! One row of the table: a value's name, meaning and reader.
 
 use base::metrics::Metric;
 
 use super::sample::Sample;
 
-/// How a value moves.
+/// How a value changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Only up, until CONFIG RESETSTAT or the end of the process.
@@ -15,12 +15,12 @@ pub(crate) enum Kind {
     Info,
 }
 
-/// What a value counts.
+/// Unit of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
-    /// Things.
+    /// A number of things.
     Count,
-    /// 0 or 1; INFO may say `err` and `ok`.
+    /// 0 or 1; INFO may show `err` and `ok`.
     Switch,
     Bytes,
     KilobytesPerSecond,
@@ -35,7 +35,7 @@ pub(crate) enum Unit {
 }
 
 impl Unit {
-    /// As OpenTelemetry spells it (UCUM).
+    /// Returns OpenTelemetry's spelling (UCUM).
     pub(crate) fn ucum(self) -> &'static str {
         match self {
             Self::Count | Self::Switch | Self::Ratio => "1",
@@ -50,7 +50,7 @@ impl Unit {
         }
     }
 
-    /// As the reference spells it.
+    /// Returns the spelling in the reference.
     #[cfg(test)]
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -69,22 +69,22 @@ impl Unit {
     }
 }
 
-/// What a row reads, and how INFO writes it.
+/// A value that a row reads, and its format in INFO.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     Whole(u64),
     Signed(i64),
-    /// With so many digits after the point.
+    /// With this number of digits after the point.
     Decimal(f64, usize),
-    /// With two digits after the point, and the sign.
+    /// With two digits after the point, and a percent sign.
     Percent(f64),
     Text(String),
-    /// There is none now.
+    /// There is no value now.
     Absent,
 }
 
 impl Value {
-    /// As INFO shows it; nothing where INFO has no line for it.
+    /// Returns the value as INFO shows it, or `None` if INFO has no line for it.
     pub(crate) fn text(&self) -> Option<String> {
         Some(match self {
             Self::Whole(number) => number.to_string(),
@@ -96,7 +96,7 @@ impl Value {
         })
     }
 
-    /// As a number, where it is one. `ok` is 1 and `err` is 0, as exporters have it.
+    /// Returns the value as a number, if it is one. `ok` is 1 and `err` is 0, as in exporters.
     #[allow(clippy::cast_precision_loss, reason = "what metrics are made of")]
     pub(crate) fn number(&self) -> Option<f64> {
         match self {
@@ -147,7 +147,7 @@ impl From<&str> for Value {
     }
 }
 
-/// One place of a section: a value, or a family of them.
+/// An item of a section: a value, or a family of values.
 pub(crate) enum Item {
     Row(Row),
     Family(Family),
@@ -157,20 +157,21 @@ pub(crate) enum Item {
 pub(crate) struct Row {
     /// Its name in INFO.
     pub(crate) info: &'static str,
-    /// Its name in `/metrics`; empty for what is no metric.
+    /// Its name in `/metrics`; empty if it is no metric.
     pub(crate) metric: &'static str,
-    /// Its name in OpenTelemetry, where that is another one.
+    /// Its name in OpenTelemetry, if that differs.
     otel: &'static str,
     pub(crate) kind: Kind,
     pub(crate) unit: Unit,
     pub(crate) help: &'static str,
     pub(crate) read: fn(&Sample<'_>) -> Value,
-    /// What a metric is that INFO tells in another unit.
+    /// Factor from the unit in INFO to the unit of the metric.
     pub(crate) factor: f64,
 }
 
 impl Row {
-    /// Its name in OpenTelemetry: the one of the collector's Redis receiver, or ours; none for words.
+    /// Returns its name in OpenTelemetry: the name in the collector's Redis receiver, or ours.
+    /// `None` for words.
     pub(crate) fn otel(&self) -> Option<String> {
         if self.metric.is_empty() {
             None
@@ -202,7 +203,7 @@ impl Item {
         })
     }
 
-    /// With the name that OpenTelemetry's collector has for it.
+    /// Sets the name that OpenTelemetry's collector uses.
     pub(super) const fn otel(self, name: &'static str) -> Self {
         match self {
             Self::Row(row) => Self::Row(Row { otel: name, ..row }),
@@ -210,7 +211,7 @@ impl Item {
         }
     }
 
-    /// As a metric in another unit than in INFO.
+    /// Sets the factor to the metric's unit.
     pub(super) const fn times(self, factor: f64) -> Self {
         match self {
             Self::Row(row) => Self::Row(Row { factor, ..row }),
@@ -221,7 +222,7 @@ impl Item {
 
 type Read = fn(&Sample<'_>) -> Value;
 
-/// A value that goes up and down.
+/// Makes a value that goes up and down.
 pub(super) const fn gauge(
     info: &'static str,
     metric: &'static str,
@@ -232,7 +233,7 @@ pub(super) const fn gauge(
     Item::new(Kind::Gauge, [info, metric], unit, help, read)
 }
 
-/// A value that only goes up.
+/// Makes a value that only goes up.
 pub(super) const fn counter(
     info: &'static str,
     metric: &'static str,
@@ -243,12 +244,12 @@ pub(super) const fn counter(
     Item::new(Kind::Counter, [info, metric], unit, help, read)
 }
 
-/// Words, and numbers that are none to be drawn.
+/// Makes a value of words, or of numbers that are not useful to draw.
 pub(super) const fn words(info: &'static str, help: &'static str, read: Read) -> Item {
     Item::new(Kind::Info, [info, ""], Unit::Text, help, read)
 }
 
-/// What tools look for, and what is always 0 here.
+/// Makes a value that tools look for and that is always 0 here.
 pub(super) const fn zero(
     info: &'static str,
     metric: &'static str,
@@ -258,7 +259,7 @@ pub(super) const fn zero(
     gauge(info, metric, unit, help, |_| Value::Whole(0))
 }
 
-/// The same of what would be counted.
+/// The same for a counter.
 pub(super) const fn zero_counter(
     info: &'static str,
     metric: &'static str,
@@ -268,7 +269,7 @@ pub(super) const fn zero_counter(
     counter(info, metric, unit, help, |_| Value::Whole(0))
 }
 
-/// What shows names and values of INFO.
+/// Shows names and values of INFO lines.
 type Lines = fn(&Sample<'_>, &mut dyn FnMut(&str, &str));
 
 /// Several values of one shape.
@@ -277,18 +278,19 @@ type Lines = fn(&Sample<'_>, &mut dyn FnMut(&str, &str));
     expect(dead_code, reason = "parts of it are for the reference")
 )]
 pub(crate) struct Family {
-    /// What its lines in INFO are called, with the part that varies in angle brackets; empty for none.
+    /// Name of its lines in INFO, with the variable part in angle brackets; empty if there are
+    /// none.
     pub(crate) info: &'static str,
     pub(crate) help: &'static str,
     /// Shows its lines.
     pub(crate) lines: Lines,
-    /// What its metrics are called, with kind and labels, as the reference lists them.
+    /// Names of its metrics, with kind and labels, as the reference lists them.
     pub(crate) described: &'static [Described],
-    /// Gives its metrics.
+    /// Appends its metrics.
     pub(crate) metrics: fn(&Sample<'_>, &mut Vec<Metric>),
 }
 
-/// One metric of a family, as it is listed.
+/// One metric of a family, as the reference lists it.
 #[cfg_attr(not(test), expect(dead_code, reason = "for the reference"))]
 pub(crate) struct Described {
     pub(crate) metric: &'static str,

@@ -1,4 +1,4 @@
-//! What the server was at one moment: where rows read.
+//! The state of the server at one moment, from which rows read.
 
 use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::counters::{Count, Sums};
 use crate::node::Node;
 use crate::tier::Standing;
 
-/// A moment. What costs something is read when a row first asks for it, and then once.
+/// A moment. Expensive values are read once, when a row first needs them.
 pub(crate) struct Sample<'a> {
     pub(crate) node: &'a Node,
     pub(crate) store: RefCell<&'a mut Handle>,
@@ -31,7 +31,7 @@ pub(crate) struct Sample<'a> {
 }
 
 impl<'a> Sample<'a> {
-    /// What is now.
+    /// Takes a sample of the present state.
     pub(crate) fn take(node: &'a Node, store: &'a mut Handle) -> Self {
         Self {
             node,
@@ -54,22 +54,23 @@ impl<'a> Sample<'a> {
         self.memory.get_or_init(|| self.node.memory())
     }
 
-    /// What the workers counted since CONFIG RESETSTAT.
+    /// Returns a count of the workers since CONFIG RESETSTAT.
     pub(crate) fn sum(&self, count: Count) -> u64 {
         self.sums.get_or_init(|| self.node.sums()).of(count)
     }
 
-    /// What the engines counted since then.
+    /// Returns the counts of the engines since CONFIG RESETSTAT.
     pub(crate) fn counts(&self) -> &Counts {
         self.counts.get_or_init(|| self.node.counts())
     }
 
-    /// Requests, bytes in and out, turns and nanoseconds of turns a second, of late.
+    /// Returns recent rates per second of requests, bytes in and out, turns, and nanoseconds of
+    /// turns.
     pub(crate) fn rates(&self) -> [f64; 5] {
         *self.rates.get_or_init(|| self.node.work.rates.per_second())
     }
 
-    /// What is known of checkpoints.
+    /// Returns the checkpointer's figures.
     pub(crate) fn figures(&self) -> &Figures {
         self.figures.get_or_init(|| {
             self.node.persistence().map_or_else(
@@ -82,7 +83,7 @@ impl<'a> Sample<'a> {
         })
     }
 
-    /// How the tier stands, where there is one.
+    /// Returns the state of the tier, or `None` without one.
     pub(crate) fn tier(&self) -> Option<&Standing> {
         let standing = self.tier.get_or_init(|| {
             let keys = self.store.borrow().stubs();
@@ -91,7 +92,8 @@ impl<'a> Sample<'a> {
         standing.as_ref()
     }
 
-    /// How far the loading is that goes on; zeros at other times, for tools that look for the names.
+    /// Returns the progress of the loading; zeros at other times, for tools that look for the
+    /// names.
     pub(crate) fn loading(&self) -> &Progress {
         self.loading.get_or_init(|| {
             let progress = self.node.core.env.loading.progress();
@@ -103,7 +105,7 @@ impl<'a> Sample<'a> {
         })
     }
 
-    /// The full name of a row of the command table.
+    /// Returns the full name of a row of the command table.
     pub(crate) fn command(&self, index: engine::CommandIndex) -> String {
         let table = &self.node.core.env.table;
         table.full_name(index).unwrap_or_default().to_string()

@@ -1,4 +1,4 @@
-//! INFO server: which program runs, where, and since when.
+//! INFO server: the program, its machine and its start.
 
 use super::row::{Item, Unit, Value};
 use super::row::{gauge, words};

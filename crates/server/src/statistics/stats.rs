@@ -1,4 +1,4 @@
-//! INFO stats: what was counted since the start or CONFIG RESETSTAT, and rates of late.
+//! INFO stats: counts since the start or CONFIG RESETSTAT, and recent rates.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -64,7 +64,7 @@ pub(super) const ITEMS: &[Item] = &[
     counter("dump_payload_sanitizations", "redis_dump_payload_sanitizations", Unit::Count, "Payloads of RESTORE that were checked: all are.", |s| checked_payloads(s).into()),
     counter("total_reads_processed", "redis_total_reads_processed", Unit::Count, "Receives that gave something.", |s| s.sum(Count::Reads).into()),
     counter("total_writes_processed", "redis_total_writes_processed", Unit::Count, "Sends that took something.", |s| s.sum(Count::Writes).into()),
-    // The first worker is what the one thread of Redis is, the others are its helpers.
+    // The first worker corresponds to Redis' one thread, and the others to its helpers.
     counter("io_threaded_reads_processed", "redis_io_threaded_reads_processed", Unit::Count, "Receives of all workers but the first.", |s| s.sum(Count::ReadsBeside).into()),
     counter("io_threaded_writes_processed", "redis_io_threaded_writes_processed", Unit::Count, "Sends of all workers but the first.", |s| s.sum(Count::WritesBeside).into()),
     counter("client_query_buffer_limit_disconnections", "redis_client_query_buffer_limit_disconnections_total", Unit::Count, "Clients that were closed because of their query buffer.", |s| s.sum(Count::QueryLimitCloses).into()),
@@ -100,7 +100,7 @@ fn checked_payloads(sample: &Sample<'_>) -> u64 {
     checked.map(|(row, _)| row.calls).sum()
 }
 
-/// Rates are those of one loop, on average.
+/// Returns the average rate of turns of one loop.
 #[allow(clippy::cast_precision_loss, reason = "a few workers")]
 fn turns_of_one(sample: &Sample<'_>) -> f64 {
     let [.., turns, _] = sample.rates();

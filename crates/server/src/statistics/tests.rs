@@ -1,4 +1,4 @@
-//! The table is whole, and INFO is what it was before there was a table.
+//! The table is complete, and INFO is the same as before there was a table.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ fn node() -> Node {
     Node::new(testkit::table(), store, Arc::new(config), Arc::new(clock))
 }
 
-/// Every name, with its help, of rows and families.
+/// Returns every name of rows and families, with its help.
 fn names(of: fn(&super::Row) -> String) -> Vec<(String, &'static str)> {
     let items = SECTIONS.iter().flat_map(|section| section.items);
     let rows = items.filter_map(|item| match item {
@@ -72,7 +72,7 @@ fn names_of_metrics_are_well_formed() {
     }
 }
 
-/// What is served is what is listed, with its kind and labels.
+/// The served metrics are the listed ones, with their kinds and labels.
 #[test]
 fn metrics_are_those_that_the_table_lists() {
     let node = node();
@@ -101,7 +101,8 @@ fn metrics_are_those_that_the_table_lists() {
     assert!(seen > 190, "{seen}");
 }
 
-/// Names, order and forms of INFO, as they were: `info.golden` was written by the code that had no table.
+/// Names, order and forms of INFO are unchanged: `info.golden` was written by the code without a
+/// table.
 #[test]
 fn info_is_as_it_was() {
     let node = node();
@@ -114,7 +115,7 @@ fn info_is_as_it_was() {
     assert_eq!(shown.join("\n").trim_end(), golden.trim_end());
 }
 
-/// What depends on the machine or the build.
+/// Lines that depend on the machine or the build.
 const VARIES: [&str; 9] = [
     "executable",
     "config_file",
@@ -127,7 +128,7 @@ const VARIES: [&str; 9] = [
     "redis_version",
 ];
 
-/// A line with every number as zeros, with as many digits after a point as it has.
+/// Returns a line with every number replaced by zeros, with as many digits after the point.
 fn form(line: &str) -> String {
     let Some((name, value)) = line.split_once(':') else {
         return line.to_owned();

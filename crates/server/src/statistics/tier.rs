@@ -1,4 +1,4 @@
-//! INFO tier: values out of memory. Nothing where there is no tier.
+//! INFO tier: cold values. Empty without a tier.
 
 use super::row::{Item, Unit, Value};
 use super::row::{counter, gauge, words};
@@ -36,7 +36,7 @@ fn of(sample: &Sample<'_>, read: fn(&Standing) -> Value) -> Value {
     sample.tier().map_or(Value::Absent, read)
 }
 
-/// What TIER STATUS tells: what INFO does.
+/// Returns the reply of TIER STATUS, which has the values of INFO.
 pub(crate) fn status(sample: &Sample<'_>) -> Vec<(&'static str, String)> {
     let rows = ITEMS.iter().filter_map(|item| match item {
         Item::Row(row) => Some((row.info, (row.read)(sample).text()?)),

@@ -1,4 +1,4 @@
-//! What tests of reads stand on: a tier with what reads of it, and who is woken by that.
+//! Test bed for reads: a tier with its readers, and a recorder of the workers that were woken.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
@@ -20,7 +20,7 @@ use super::{Around, Requester, Wakes, spawn};
 use crate::config::{TierConfig, TierIo};
 use crate::log::{Level, Log};
 
-/// How often a worker was woken.
+/// Number of times that a worker was woken.
 #[derive(Default)]
 pub(super) struct Woken(pub(super) AtomicUsize);
 
@@ -40,7 +40,7 @@ impl Wakes for Woken {
     fn wake_all(&self) {}
 }
 
-/// See the module.
+/// See the module documentation.
 pub(super) struct Bed {
     pub(super) tier: Arc<Tier>,
     pub(super) readers: Arc<Readers>,
@@ -51,7 +51,7 @@ pub(super) struct Bed {
 }
 
 impl Bed {
-    /// With segments that have room for one value of 50,000 bytes.
+    /// Makes a bed whose segments hold one value of 50,000 bytes each.
     pub(super) fn on(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -86,7 +86,7 @@ impl Bed {
         }
     }
 
-    /// A thread that reads.
+    /// Starts a reader thread.
     pub(super) fn reader(&self) -> JoinHandle<()> {
         let (readers, values) = (Arc::clone(&self.readers), Arc::clone(&self.values));
         let woken = Arc::clone(&self.woken);
@@ -110,7 +110,7 @@ impl Bed {
         WantedValue { key, locator, name }
     }
 
-    /// Whether that is what [`Bed::append`] wrote.
+    /// Whether a value is the one that [`Bed::append`] wrote.
     pub(super) fn is_right(&self, key: &[u8], locator: Locator, bytes: usize) -> bool {
         let value = self.values.load(key, locator);
         value.is_some_and(

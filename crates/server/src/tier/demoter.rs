@@ -1,4 +1,4 @@
-//! The thread that moves values out of memory, and looks after the segments.
+//! The thread that demotes values, and maintains the segments.
 //!
 //! ```text
 //!   memory below the mark ── rests
@@ -21,47 +21,47 @@ use super::values::Values;
 use super::{Around, compact};
 use crate::rest::Rest;
 
-/// How often it looks at memory when there is nothing to do.
+/// Interval between two checks of the used memory if there is nothing to do.
 const REST: Duration = Duration::from_millis(5);
 
-/// Bytes that are copied and written at once.
+/// Bytes that are copied and written in one batch.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// It goes on until so many hundredths less than where it began are held.
+/// Distance below the mark, in percent of the limit, down to which demotion continues.
 const DOWN_PERCENT: u64 = 5;
 
-/// Rounds over everything without a value that may go, before it says that there is none.
+/// Number of rounds over all keys without a value to demote after which there is none.
 const ROUNDS_IN_VAIN: u32 = 3;
 
-/// How long it waits before it tries again after that.
+/// Time until the next attempt after that.
 const TRIES_AGAIN: Duration = Duration::from_millis(200);
 
-/// Where the tier is full, segments of which fewer hundredths are in use are written together.
+/// In a full tier, use of a segment, in percent, below which it is compacted.
 const FULL_COMPACT_PERCENT: u64 = 95;
 
-/// How it stands, as INFO calls it.
+/// Names of the states in INFO.
 const STATES: [&str; 6] = ["ok", "full", "idle", "failed", "draining", "drained"];
 const OK: u8 = 0;
 const FULL: u8 = 1;
-/// Nothing is left in memory that could go.
+/// No value in memory can be demoted.
 const NOTHING_LEFT: u8 = 2;
 const FAILED: u8 = 3;
-/// Values come back.
+/// Values are coming back.
 const DRAINING: u8 = 4;
-/// All have.
+/// All values have come back.
 const DRAINED: u8 = 5;
 
-/// Keys that are looked at for one step of draining.
+/// Keys that are visited in one step of draining.
 const DRAIN_KEYS: usize = 256;
 
-/// See the module.
+/// See the module documentation.
 pub(super) struct Demoter {
     tier: Arc<Tier>,
     values: Arc<Values>,
     tuning: Arc<Tuning>,
     state: AtomicU8,
     drains: AtomicBool,
-    /// When the write that it is at began; 0: none.
+    /// Start of the present write; 0 means none.
     writes_since_ns: AtomicU64,
     rest: Rest,
 }
@@ -79,7 +79,7 @@ impl Demoter {
         }
     }
 
-    /// How it stands.
+    /// Returns the state, as INFO names it.
     pub(super) fn state(&self) -> &'static str {
         STATES
             .get(usize::from(self.state.load(Ordering::Relaxed)))
@@ -87,18 +87,18 @@ impl Demoter {
             .unwrap_or("ok")
     }
 
-    /// Has all values come back, and none leave any more.
+    /// Starts to bring all values back, and stops demotion.
     pub(super) fn drain(&self) {
         self.drains.store(true, Ordering::Relaxed);
         self.rest.wake();
     }
 
-    /// Ends the thread.
+    /// Stops the thread.
     pub(super) fn stop(&self) {
         self.rest.end();
     }
 
-    /// Does what is to be done, until it is over.
+    /// Demotes or drains, and compacts, until it is stopped.
     pub(super) fn run(&self, around: &Around) {
         let mut store = around.store.handle();
         let mut hand = DemotionHand::default();
@@ -110,13 +110,14 @@ impl Demoter {
             self.tidy(around, &mut store);
             self.rest.sleep(time);
         }
-        // Nobody makes room any more: who loads data does not wait for it.
+        // No thread frees memory any more, so threads that load data must not wait for it.
         around.store.set_cold_room(false);
         around.shared.gate.set_memory_full(false);
         around.requests.wake_all();
     }
 
-    /// Moves values out of memory until less is held than the mark says, or none may go. How long to rest then.
+    /// Demotes values until less memory is used than the mark, or no value can be demoted. Returns
+    /// how long to rest.
     fn make_room(&self, around: &Around, store: &mut Handle, hand: &mut DemotionHand) -> Duration {
         let (used, limit) = around.store.used_and_limit_bytes();
         let tuned = self.tuning.now();
@@ -172,7 +173,8 @@ impl Demoter {
         REST
     }
 
-    /// Where a write has taken so long, requests that need memory go on without: to be called by another thread.
+    /// Lets requests that need memory continue if the present write has taken at least `time`.
+    /// Called by another thread.
     pub(super) fn give_up_after(&self, time: Duration, around: &Around) {
         let since_ns = self.writes_since_ns.load(Ordering::Relaxed);
         let taken_ns = around.clock.monotonic_ns().saturating_sub(since_ns);
@@ -187,7 +189,7 @@ impl Demoter {
         }
     }
 
-    /// Brings values back into memory, as far as that goes; how long to rest then.
+    /// Brings values back into memory as far as it permits. Returns how long to rest.
     fn bring_back(&self, around: &Around, store: &mut Handle) -> Duration {
         self.hold(around, false);
         for database in 0..around.store.databases() {
@@ -200,7 +202,8 @@ impl Demoter {
                 self.set_state(around, if left { DRAINING } else { DRAINED });
                 let (used, limit) = around.store.used_and_limit_bytes();
                 if !left || limit > 0 && used >= limit {
-                    // What others take goes on being refused or evicted, as without a tier.
+                    // Requests that need memory are still refused, or cause eviction, as without a
+                    // tier.
                     return TRIES_AGAIN;
                 }
                 cursor = self.bring_some_back(store, database, cursor);
@@ -210,14 +213,14 @@ impl Demoter {
                 }
             }
         }
-        // Of what cannot be read nothing is better at once.
+        // Unreadable values do not become readable at once, so a retry waits.
         match store.stubs() {
             0 => REST,
             _ => TRIES_AGAIN,
         }
     }
 
-    /// Brings back what is cold among some keys of a database; where to go on.
+    /// Brings back the cold values among some keys of a database. Returns the next cursor.
     fn bring_some_back(&self, store: &mut Handle, database: u16, cursor: u64) -> u64 {
         let mut cold = Vec::new();
         let next = store.scan(database, cursor, DRAIN_KEYS, |record| {
@@ -227,13 +230,14 @@ impl Demoter {
         });
         for name in cold {
             let key = store.key(database, &name);
-            // What cannot be read stays where it is; what has no room is tried again.
+            // A value that cannot be read stays cold. A value without space in memory is tried
+            // again.
             let _stays = store.modify(&key, |entry| entry.promote());
         }
         next
     }
 
-    /// Writes copies, as many as there is room for, and exchanges their records for stubs; how many.
+    /// Writes copies of values, and replaces their records by stubs. Returns the number of stubs.
     pub(super) fn write(&self, store: &mut Handle, victims: &[Victim]) -> Result<u64, TierFault> {
         let entries: Vec<_> = victims.iter().map(entry_of).collect();
         let places = self.tier.append_all(&entries)?;
@@ -253,7 +257,7 @@ impl Demoter {
         Ok(count)
     }
 
-    /// Frees room in a full tier, however much of its segments is in use; whether that helped.
+    /// Frees space in a full tier, even from well-filled segments. Returns whether that succeeded.
     fn frees_room(&self, around: &Around, store: &mut Handle) -> bool {
         if self.tier.remove_dead() > 0 {
             return true;
@@ -270,7 +274,7 @@ impl Demoter {
         self.tier.remove_dead() > 0
     }
 
-    /// Removes segments that nothing names, and writes what is thinly spread together.
+    /// Removes segments that are not named any more, and compacts sparse ones.
     fn tidy(&self, around: &Around, store: &mut Handle) {
         self.tier.remove_dead();
         if let Some(slot) = self
@@ -286,7 +290,7 @@ impl Demoter {
         self.tier.remove_dead();
     }
 
-    /// What a thread with a handle of the store owes it: telling what it counted.
+    /// Lets the store publish this handle's counts, as every thread with a handle must.
     fn tick(&self, around: &Around, store: &mut Handle) {
         store.enter();
         store.tick(around.clock.now_unix_ms());
@@ -307,13 +311,13 @@ impl Demoter {
         self.set_state(around, state);
     }
 
-    /// Notes how it stands. Where no more may go, `maxmemory-policy` holds.
+    /// Sets the state. If no more can be demoted, `maxmemory-policy` applies.
     fn set_state(&self, around: &Around, state: u8) {
         self.state.store(state, Ordering::Relaxed);
         around.store.set_cold_room(state == OK);
     }
 
-    /// Lets requests that need memory wait, or go on.
+    /// Pauses or resumes requests that need memory.
     fn hold(&self, around: &Around, on: bool) {
         let gate = &around.shared.gate;
         if gate.is_memory_full() != on {

@@ -1,6 +1,7 @@
-//! The directory of the segments, for one server at a time.
+//! Lock of the segments' directory, for one server at a time.
 //!
-//! Two servers that share it would remove each other's segments. The lock is the system's, and ends with the process.
+//! Two servers with the same directory would remove each other's segments. The lock is the
+//! system's, and ends with the process.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -8,7 +9,7 @@ use std::path::Path;
 
 const NAME: &str = "LOCK";
 
-/// Nobody else has the directory while this lives.
+/// Exclusive use of the directory while this lives.
 #[derive(Debug)]
 pub(super) struct TierLock {
     /// Locked until it is closed.
@@ -16,7 +17,7 @@ pub(super) struct TierLock {
 }
 
 impl TierLock {
-    /// Takes the directory, which is there.
+    /// Locks the directory, which exists.
     pub(super) fn take(directory: &Path) -> io::Result<Self> {
         let file = OpenOptions::new()
             .write(true)

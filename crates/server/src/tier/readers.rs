@@ -1,4 +1,4 @@
-//! Values that are read for requests which wait for them: one read for all who want the same.
+//! Reads of values that requests wait for: one read for all requests that want the same value.
 //!
 //! ```text
 //!   want ─┬► queue of the worker ──► its ring ─┬► done       wakes the workers whose requests wait, and the threads that do
@@ -7,9 +7,10 @@
 //!                 └── overdue ──► given up                   the same, with nothing; who reads is back when the device is
 //! ```
 //!
-//! A worker that has a ring ([`super::ring_reads`]) reads what its own requests want by itself. All else is read by threads: for
-//! workers without a ring, for who waits with a key held, and what a ring got wrong. Only a worker gives up what its ring has,
-//! so that nothing is given up because that worker was busy.
+//! A worker with a ring ([`super::ring_reads`]) reads for its own requests. Threads do all other
+//! reads: for workers without a ring, for threads that wait with a key locked, and those that a
+//! ring got wrong. Only the worker itself gives up reads of its ring, so that no read is given up
+//! because that worker was busy.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -23,21 +24,21 @@ use store::{ColdValue, Locator};
 use super::values::{Name, Values};
 use super::{Requester, Wakes};
 
-/// How many threads read where no worker has a ring.
+/// Number of reader threads if workers have no rings.
 const THREADS: usize = 16;
-/// And where all have: what is left to them is seldom.
+/// Number of reader threads if all workers have rings: they are rarely needed.
 const THREADS_BESIDE_RINGS: usize = 4;
 
-/// A value that is wanted.
+/// A wanted value.
 #[derive(Clone, Debug)]
 pub(super) struct WantedValue {
     pub(super) key: Vec<u8>,
     pub(super) locator: Locator,
-    /// Of its entry, when it was wanted.
+    /// Name of its entry when it was wanted.
     pub(super) name: Name,
 }
 
-/// What a thread that waits is given.
+/// Result for a waiting thread.
 #[derive(Default)]
 struct Answer {
     value: Mutex<Option<Option<Arc<ColdValue>>>>,
@@ -50,7 +51,7 @@ impl Answer {
         self.given.notify_one();
     }
 
-    /// What was given; none where nothing was within that time.
+    /// Waits for the result; `None` if there is none within `time`.
     fn wait(&self, time: Duration) -> Option<Option<Arc<ColdValue>>> {
         let value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self
@@ -64,55 +65,56 @@ impl Answer {
 /// A request that waits for values.
 struct Group {
     requester: Requester,
-    /// How many of them are not there yet.
+    /// Number of values that are still missing.
     left: AtomicUsize,
 }
 
-/// Who waits for a value; nobody, where it is read ahead.
+/// The requests and threads that wait for a value; none if it is read ahead.
 struct Waiting {
     since_ns: u64,
-    /// The worker whose ring it is left to; none where that is a thread.
+    /// The worker whose ring reads it, or `None` if a thread does.
     ring: Option<usize>,
     requests: Vec<Arc<Group>>,
     threads: Vec<Arc<Answer>>,
 }
 
-/// See the module.
+/// See the module documentation.
 pub(super) struct Readers {
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
     changed: Condvar,
     coalesced: AtomicU64,
-    /// Of each worker.
+    /// One per worker.
     rings: Vec<RingState>,
 }
 
-/// What others see of the ring of a worker.
+/// Shared state of a worker's ring.
 #[derive(Debug, Default)]
 struct RingState {
-    /// It is in use.
+    /// Whether it is in use.
     is_on: AtomicBool,
-    /// Something may be in its queue.
+    /// Whether its queue may contain something.
     is_wanted: AtomicBool,
-    /// When the worker looked last, and found a read under way, how long that had taken by then; 0: none was.
+    /// Age of the oldest read under way at the worker's last check; 0 if there was none.
     oldest_ns: AtomicU64,
 }
 
 #[derive(Default)]
 struct State {
-    /// Not begun yet, and left to threads.
+    /// Wanted values that threads have not begun to read.
     queue: VecDeque<WantedValue>,
-    /// The same, of each worker with a ring.
+    /// The same, per worker with a ring.
     ring_queues: Vec<VecDeque<WantedValue>>,
-    /// Who waits for what, begun or not.
+    /// Waiters per entry, whether or not its read has begun.
     waiting: HashMap<Name, Waiting>,
-    /// When the reads that threads are at began.
+    /// Start times of the reads that threads have begun.
     begun_ns: Vec<u64>,
     is_over: bool,
 }
 
 impl State {
-    /// Notes that a value is wanted, by somebody with this ring, and who waits for it; whether that is known already.
+    /// Registers a wanted value for a ring or for threads. Returns its waiters, and whether it was
+    /// already wanted.
     fn want(
         &mut self,
         value: WantedValue,
@@ -140,7 +142,7 @@ impl State {
 }
 
 impl Readers {
-    /// For so many workers, of which none has a ring yet.
+    /// Makes readers for `workers` workers, none of which has a ring yet.
     pub(super) fn new(clock: &Arc<dyn Clock>, workers: usize) -> Self {
         let state = State {
             ring_queues: (0..workers).map(|_| VecDeque::new()).collect(),
@@ -155,7 +157,7 @@ impl Readers {
         }
     }
 
-    /// How many threads are to [run](Self::run), where workers have rings or have none.
+    /// Returns the number of threads to [run](Self::run).
     pub(super) fn threads(has_rings: bool) -> usize {
         match has_rings {
             true => THREADS_BESIDE_RINGS,
@@ -163,8 +165,8 @@ impl Readers {
         }
     }
 
-    /// Has values read for requests of a worker; for one that waits for all of them, or for none. How many were not wanted
-    /// before.
+    /// Starts reading values for a worker, for one request that waits for all of them or for none.
+    /// Returns how many were not wanted before.
     pub(super) fn want(
         &self,
         values: Vec<WantedValue>,
@@ -199,7 +201,8 @@ impl Readers {
         new
     }
 
-    /// Has a value read, and waits for it so long; none where there is no answer by then, or nobody reads any more.
+    /// Makes a thread read a value and waits for it. Returns `None` if there is no answer within
+    /// `time`, or if the readers have stopped.
     pub(super) fn read_now(
         &self,
         value: WantedValue,
@@ -215,7 +218,8 @@ impl Readers {
         let (waiting, is_known) = state.want(value, None, now_ns);
         waiting.threads.push(Arc::clone(&answer));
         if is_known && waiting.ring.take().is_some() {
-            // That ring may be of the very thread that waits here: whoever is first serves all.
+            // The ring may belong to the very thread that waits here, so a thread reads the value,
+            // too: the first result serves all.
             state.queue.push_back(again);
             self.changed.notify_one();
         } else if is_known {
@@ -227,14 +231,14 @@ impl Readers {
         answer.wait(time)
     }
 
-    /// The ring of a worker is in use from now on.
+    /// Starts the use of a worker's ring.
     pub(super) fn use_ring(&self, worker: usize) {
         if let Some(ring) = self.rings.get(worker) {
             ring.is_on.store(true, Ordering::Relaxed);
         }
     }
 
-    /// It is so no more: threads read what it was to begin.
+    /// Ends the use of a worker's ring: threads do its remaining reads.
     pub(super) fn end_ring(&self, worker: usize) {
         let mut state = self.lock();
         if let Some(ring) = self.rings.get(worker) {
@@ -252,13 +256,13 @@ impl Readers {
         self.changed.notify_all();
     }
 
-    /// Whether something is wanted of the ring of a worker.
+    /// Whether a worker's ring may have queued reads.
     pub(super) fn wants_ring(&self, worker: usize) -> bool {
         let ring = self.rings.get(worker);
         ring.is_some_and(|ring| ring.is_wanted.load(Ordering::Relaxed))
     }
 
-    /// What is wanted of the ring of a worker, up to so many, oldest first.
+    /// Takes up to `most` wanted values for a worker's ring, oldest first.
     pub(super) fn take_for_ring(&self, worker: usize, most: usize, into: &mut Vec<WantedValue>) {
         let mut state = self.lock();
         let (Some(ring), Some(queue)) = (self.rings.get(worker), state.ring_queues.get_mut(worker))
@@ -266,11 +270,12 @@ impl Readers {
             return;
         };
         into.extend(queue.drain(..most.min(queue.len())));
-        // Nobody but the worker puts something there, by its own requests.
+        // Only the worker itself adds values to this queue, for its own requests.
         ring.is_wanted.store(!queue.is_empty(), Ordering::Relaxed);
     }
 
-    /// Values were read by the ring of a worker: who waits goes on. Of that worker's own requests, `own` is told.
+    /// Serves the waiters of values that a worker's ring has read. Appends that worker's own
+    /// connections to `own`.
     pub(super) fn done(
         &self,
         worker: usize,
@@ -300,7 +305,7 @@ impl Readers {
         }
     }
 
-    /// Leaves to threads what a ring could not read, or not right, as far as somebody still waits for it.
+    /// Leaves a value to threads that a ring could not read correctly, if it still has waiters.
     pub(super) fn leave_to_threads(&self, value: WantedValue) {
         let mut state = self.lock();
         if let Some(waiting) = state.waiting.get_mut(&value.name) {
@@ -310,14 +315,14 @@ impl Readers {
         }
     }
 
-    /// Of the ring of a worker, how long the oldest read has taken that it found under way just now; 0: there is none.
+    /// Records the age of the oldest read under way in a worker's ring; 0 means none.
     pub(super) fn note_oldest(&self, worker: usize, oldest_ns: u64) {
         if let Some(ring) = self.rings.get(worker) {
             ring.oldest_ns.store(oldest_ns, Ordering::Relaxed);
         }
     }
 
-    /// Reads what is wanted, until it is over.
+    /// Reads wanted values, until it is stopped.
     pub(super) fn run(&self, values: &Arc<Values>, requests: &dyn Wakes) {
         while let Some((value, begun_ns)) = self.next() {
             let WantedValue { key, locator, name } = value;
@@ -354,7 +359,7 @@ impl Readers {
         }
     }
 
-    /// Gives up what threads, or the ring of a worker, have been wanted to read for so long.
+    /// Gives up reads by threads, or by a worker's ring, that were wanted for at least `time`.
     pub(super) fn give_up_after(
         &self,
         time: Duration,
@@ -392,7 +397,7 @@ impl Readers {
         }
     }
 
-    /// Whether a read that was begun has had no answer for so long.
+    /// Whether a read that has begun is without an answer for at least `time`.
     pub(super) fn is_stalled(&self, time: Duration) -> bool {
         let of_rings = self.rings.iter().any(|ring| {
             let oldest_ns = ring.oldest_ns.load(Ordering::Relaxed);
@@ -404,23 +409,23 @@ impl Readers {
         of_rings || begun_ns.any(|begun_ns| is_older(*begun_ns, now_ns, time))
     }
 
-    /// Whether nobody reads any more.
+    /// Whether the readers have stopped.
     pub(super) fn is_over(&self) -> bool {
         self.lock().is_over
     }
 
-    /// Ends the threads.
+    /// Stops the threads.
     pub(super) fn stop(&self) {
         self.lock().is_over = true;
         self.changed.notify_all();
     }
 
-    /// Reads that are wanted or under way.
+    /// Returns the number of reads that are wanted or under way.
     pub(super) fn pending(&self) -> u64 {
         self.lock().waiting.len() as u64
     }
 
-    /// How often a read served one more.
+    /// Returns how often a read served one more waiter.
     pub(super) fn coalesced(&self) -> u64 {
         self.coalesced.load(Ordering::Relaxed)
     }

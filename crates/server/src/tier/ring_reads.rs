@@ -1,4 +1,4 @@
-//! The reads of one worker by its ring: no other thread has a part in them.
+//! The reads of one worker by its ring. No other thread takes part in them.
 //!
 //! ```text
 //!   requests ── want ──► queue ── turn ──► ring ──► kernel
@@ -6,8 +6,8 @@
 //!   requests go on ◄── kept as read ◄───────┴─ cannot be read, or is not what was written ──► threads, which try again
 //! ```
 //!
-//! A turn of the worker costs one system call, whatever it begins and whatever was completed; none where there is nothing of
-//! either.
+//! A turn of the worker costs one system call, whatever it starts and whatever has completed; none
+//! if there is nothing to do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,51 +21,51 @@ use super::readers::{Readers, WantedValue};
 use super::tuning::Tuning;
 use super::values::{Name, Values};
 
-/// Of what is completed so much is taken in at once before it is looked how much that was.
+/// Completions that are processed before the limits of a turn are checked.
 const REAPED_AT_ONCE: usize = 8;
 
-/// So much is taken in a turn, so that who has all values in memory does not wait for it: reads, and bytes of values. What
-/// goes on for it takes as long again.
+/// Maximum number of reads and of bytes that are processed in a turn, so that clients with all
+/// values in memory do not wait. The requests that continue with these values take as long again.
 const REAPED_MAX: usize = 16;
 const REAPED_BYTES_MAX: usize = 256 << 10;
 
-/// What completes at once makes room for more so often in a turn.
+/// Maximum number of times in a turn that immediate completions make way for further reads.
 const ROUNDS_MAX: usize = 4;
 
-/// How often it looks whether a read takes too long.
+/// Interval between two checks for reads that take too long.
 const LOOKS_EVERY: Duration = Duration::from_millis(50);
 
-/// A read that is under way.
+/// A read under way.
 struct UnderWay {
     wanted: WantedValue,
     entry: EntryRead,
-    /// From where on is read.
+    /// Offset at which the read begins.
     from_bytes: u64,
     since_ns: u64,
 }
 
-/// See the module.
+/// See the module documentation.
 pub(crate) struct RingReads {
     worker: usize,
     ring: Ring,
-    /// By the ring's places.
+    /// By place in the ring.
     under_way: Vec<Option<UnderWay>>,
     readers: Arc<Readers>,
     values: Arc<Values>,
     tuning: Arc<Tuning>,
     requests: Arc<dyn Wakes>,
-    /// It takes in what is under way, and begins nothing.
+    /// Whether the ring has failed: no further read begins.
     is_broken: bool,
-    /// What could not be taken in within a turn, or begun.
+    /// Whether completions or reads are left for the next turn.
     has_more: bool,
     looked_ns: u64,
-    /// Memory for what is about to begin, and for what was read.
+    /// Scratch memory for reads that are about to begin, and for values that were read.
     wanted: Vec<WantedValue>,
     read: Vec<(Name, Arc<ColdValue>)>,
 }
 
 impl RingReads {
-    /// The reads of a worker, which calls this and everything of it.
+    /// Makes the reads of a worker. All methods are called on that worker's thread.
     pub(super) fn new(
         (worker, ring): (usize, Ring),
         (readers, values, tuning): (&Arc<Readers>, &Arc<Values>, &Arc<Tuning>),
@@ -88,12 +88,13 @@ impl RingReads {
         }
     }
 
-    /// Whether the next turn is not to wait for anything.
+    /// Whether the next turn must not block.
     pub(crate) fn has_more(&self) -> bool {
         self.has_more
     }
 
-    /// Begins what is wanted, and takes in what was read. Into `own` go connections of this worker whose requests may go on.
+    /// Starts wanted reads and processes completed ones. Appends the connections of this worker
+    /// that can continue to `own`.
     pub(crate) fn turn(&mut self, now_ns: u64, own: &mut Vec<ConnectionId>) {
         if self.ring.is_empty() && !self.readers.wants_ring(self.worker) {
             return;
@@ -127,7 +128,7 @@ impl RingReads {
         }
     }
 
-    /// Begins as much of what is wanted as the ring has room for.
+    /// Starts as many wanted reads as the ring can take.
     fn begin(&mut self, now_ns: u64) {
         if !self.readers.wants_ring(self.worker) {
             return;
@@ -167,7 +168,7 @@ impl RingReads {
         });
     }
 
-    /// Takes in some of what was completed: how many, and how many `bytes` more.
+    /// Processes some completions. Returns their number, and adds their length to `bytes`.
     fn reap(&mut self, bytes: &mut usize) -> usize {
         let Self {
             ring,
@@ -192,7 +193,7 @@ impl RingReads {
         })
     }
 
-    /// Looks whether reads take too long.
+    /// Checks for reads that take too long.
     fn look(&mut self, now_ns: u64) {
         self.looked_ns = now_ns;
         let since_ns = self.under_way.iter().flatten().map(|one| one.since_ns);
@@ -204,7 +205,7 @@ impl RingReads {
             .give_up_after(time, Some(self.worker), &self.values, &*self.requests);
     }
 
-    /// Leaves everything to threads, from now on.
+    /// Leaves all reads to threads from now on.
     fn give_way(&mut self, error: &std::io::Error) {
         if std::mem::replace(&mut self.is_broken, true) {
             return;

@@ -1,4 +1,4 @@
-//! The thread that reads all segments again, slowly, so that damage is known before a value is wanted.
+//! The thread that slowly reads all segments again, to find damage before a value is needed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,13 +10,13 @@ use super::Around;
 use super::tuning::Tuning;
 use crate::rest::Rest;
 
-/// Between two rounds, and between two looks at a rate of nothing.
+/// Time between two rounds, and between two checks of a rate of 0.
 const REST: Duration = Duration::from_secs(1);
 
-/// It rests whenever so many bytes were read.
+/// Number of bytes that are read between two pauses.
 const PIECE_BYTES: u64 = 256 << 10;
 
-/// See the module.
+/// See the module documentation.
 pub(super) struct Scrubber {
     tier: Arc<Tier>,
     tuning: Arc<Tuning>,
@@ -36,18 +36,18 @@ impl Scrubber {
         }
     }
 
-    /// Entries that were read, and segments in which something was damaged, since the start.
+    /// Returns the number of entries read, and of segments with damage, since the start.
     pub(super) fn counts(&self) -> (u64, u64) {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (count(&self.entries), count(&self.damaged))
     }
 
-    /// Ends the thread.
+    /// Stops the thread.
     pub(super) fn stop(&self) {
         self.rest.end();
     }
 
-    /// Reads one segment after the other, until it is over.
+    /// Reads one segment after the other, until it is stopped.
     pub(super) fn run(&self, around: &Around) {
         let mut last = 0;
         while !self.rest.is_over() {
@@ -85,7 +85,7 @@ impl Scrubber {
         }
     }
 
-    /// Once in each round.
+    /// Reads the dictionaries; called once per round.
     fn read_dictionaries(&self, around: &Around) {
         for fault in self.tier.scrub_dictionaries() {
             self.damaged.fetch_add(1, Ordering::Relaxed);
@@ -95,11 +95,11 @@ impl Scrubber {
         }
     }
 
-    /// Rests for as long as so many bytes are to take.
+    /// Pauses for as long as `bytes` should take at the configured rate.
     fn pace(&self, bytes: u64) {
         let mut left = bytes;
         while left > 0 && !self.rest.is_over() {
-            // For a second at most: the rate may be another one by then.
+            // At most a second at a time, because the rate may change meanwhile.
             let rate = self.tuning.now().scrub_bytes_per_second;
             let paid = left.min(rate);
             let time = match rate {

@@ -1,4 +1,5 @@
-//! The thread that has full segments leave the system's cache, so that rings read them past it.
+//! The thread that drops full segments from the system's cache, so that rings read them past the
+//! cache.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,10 +8,10 @@ use tier::Tier;
 
 use crate::rest::Rest;
 
-/// How often it looks for one: a segment takes longer to be filled.
+/// Interval between two checks: a segment takes longer to fill.
 const REST: Duration = Duration::from_millis(100);
 
-/// See the module.
+/// See the module documentation.
 pub(super) struct Settler {
     tier: Arc<Tier>,
     rest: Rest,
@@ -24,12 +25,12 @@ impl Settler {
         }
     }
 
-    /// Ends the thread.
+    /// Stops the thread.
     pub(super) fn stop(&self) {
         self.rest.end();
     }
 
-    /// Sees to one segment after the other, until it is over.
+    /// Settles one segment after the other, until it is stopped.
     pub(super) fn run(&self) {
         while !self.rest.is_over() {
             if !self.tier.settle_next() {

@@ -1,4 +1,4 @@
-//! The thread that makes dictionaries for short values, whenever there are enough samples of them.
+//! The thread that trains dictionaries for short values, whenever there are enough samples.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use tier::{Tier, Trained};
 use crate::log::Log;
 use crate::rest::Rest;
 
-/// How often it looks whether there are.
+/// Interval between two checks for samples.
 const REST: Duration = Duration::from_millis(100);
 
-/// See the module.
+/// See the module documentation.
 pub(super) struct Trainer {
     tier: Arc<Tier>,
     rest: Rest,
@@ -25,12 +25,12 @@ impl Trainer {
         }
     }
 
-    /// Ends the thread, when it is done with what it is at.
+    /// Stops the thread after its present work.
     pub(super) fn stop(&self) {
         self.rest.end();
     }
 
-    /// Trains whenever that is wanted, until it is over.
+    /// Trains when needed, until it is stopped.
     pub(super) fn run(&self, log: &Log) {
         while !self.rest.is_over() {
             match self.tier.train(&|| !self.rest.is_over()) {

@@ -1,4 +1,4 @@
-//! What of a tier can be changed while it is in use.
+//! Settings of a tier that can change while it is in use.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -8,11 +8,11 @@ use store::DemotionLimits;
 use super::OBJECT_BYTES_MAX;
 use crate::config::TierConfig;
 
-/// As the configuration says now.
+/// The present settings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tuned {
     pub(super) limits: DemotionLimits,
-    /// Values leave from so many hundredths of `maxmemory` on.
+    /// Used memory, in percent of `maxmemory`, above which values are demoted.
     pub(super) at_percent: u64,
     pub(super) compact_below_percent: u64,
     pub(super) scrub_bytes_per_second: u64,
@@ -20,7 +20,7 @@ pub(super) struct Tuned {
     pub(super) read_timeout_ms: u64,
 }
 
-/// See the module. Nobody on the path of a request that meets no cold key asks it.
+/// See the module documentation. Requests that meet no cold key never lock this.
 #[derive(Debug)]
 pub(super) struct Tuning(Mutex<Tuned>);
 

@@ -1,4 +1,4 @@
-//! Cold values as the store asks for them: read from the tier, or from what readers have loaded.
+//! Cold values for the store: read from the tier, or from the values that readers have loaded.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,13 +17,13 @@ use super::readers::{Readers, WantedValue};
 use super::tuning::Tuning;
 use crate::log::Log;
 
-/// What a value that was loaded costs besides its bytes.
+/// Cost of a loaded value besides its bytes.
 const LOADED_COST: usize = 128;
 
-/// Only so many failures are told in the log.
+/// Maximum number of failures that are logged.
 const FAILURES_TOLD: u64 = 100;
 
-/// What was counted.
+/// Counters.
 #[derive(Debug, Default)]
 pub(super) struct Figures {
     pub(super) demoted: AtomicU64,
@@ -33,7 +33,7 @@ pub(super) struct Figures {
     pub(super) refused: AtomicU64,
 }
 
-/// See the module.
+/// See the module documentation.
 pub(super) struct Values {
     tier: Arc<Tier>,
     shared: Arc<Shared>,
@@ -51,10 +51,12 @@ impl std::fmt::Debug for Values {
     }
 }
 
-/// Which entry, whatever slot its segment is in: name of the segment, and where in it.
+/// Identity of an entry, independent of the slot of its segment: the segment's ordinal, and the
+/// offset in it.
 pub(super) type Name = (u64, u32);
 
-/// Values that were read for requests that are about to run, oldest first; none of what cannot be read.
+/// Values that were read for requests that are about to run, oldest first; `None` for a value that
+/// cannot be read.
 #[derive(Default)]
 struct Loaded {
     values: HashMap<Name, Option<Arc<ColdValue>>>,
@@ -81,20 +83,20 @@ impl Values {
         }
     }
 
-    /// The name of an entry, while its segment is there.
+    /// Returns the name of an entry, while its segment exists.
     pub(super) fn name(&self, locator: Locator) -> Option<Name> {
         let ordinal = self.tier.ordinal(locator.slot())?;
         Some((ordinal, locator.offset_units()))
     }
 
-    /// The name of an entry of which it is not known what its value is, or that it cannot be read.
+    /// Returns the name of an entry, unless its value is loaded or is known to be unreadable.
     pub(super) fn unloaded(&self, locator: Locator) -> Option<Name> {
         let name = self.name(locator)?;
         (!self.lock().values.contains_key(&name)).then_some(name)
     }
 
-    /// Reads a value for requests that wait for it. Nothing is read where its slot has another segment by now: the
-    /// requests look for the value again.
+    /// Reads a value for requests that wait for it. Returns `None` if its slot has another segment
+    /// by now: the requests look the value up again.
     pub(super) fn preload(
         &self,
         key: &[u8],
@@ -113,7 +115,8 @@ impl Values {
         value
     }
 
-    /// Notes that a value cannot be read, for requests that wait for it: there was no answer for so long.
+    /// Records, for requests that wait for it, that a value cannot be read because there was no
+    /// answer within `time`.
     pub(super) fn give_up(&self, name: Name, time: Duration) {
         self.tell_late(name, time);
         self.keep(name, None, LOADED_COST);
@@ -142,12 +145,12 @@ impl Values {
         }
     }
 
-    /// What is known of a value that was read for a request, or could not be.
+    /// Returns the result of a read for a request: the value, or that it could not be read.
     fn known(&self, name: Name) -> Option<Option<Arc<ColdValue>>> {
         let mut loaded = self.lock();
         let known = loaded.values.get(&name)?.clone();
         if known.is_none() {
-            // Told once; who asks again has it read again.
+            // A failure is reported only once: the next request reads the value again.
             loaded.values.remove(&name);
             if let Some(at) = loaded.order.iter().position(|(one, _)| *one == name)
                 && let Some((_, bytes)) = loaded.order.remove(at)
@@ -158,7 +161,7 @@ impl Values {
         Some(known)
     }
 
-    /// Has a value read by the threads for that, and waits for it.
+    /// Makes the reader threads read a value, and waits for it.
     fn read_in_time(&self, key: &[u8], locator: Locator, name: Name) -> Option<Arc<ColdValue>> {
         let time = Duration::from_millis(self.tuning.now().read_timeout_ms);
         let wanted = WantedValue {
@@ -169,7 +172,7 @@ impl Values {
         match self.readers.read_now(wanted, time) {
             Some(Some(value)) => Some(value),
             Some(None) => {
-                // Told by this.
+                // This caller gets the failure, so it is removed.
                 self.known(name);
                 None
             }
@@ -213,14 +216,15 @@ impl Values {
         Some(Arc::new(ColdValue::Object(object)))
     }
 
-    /// The entry of a value, for who has the kernel read it.
+    /// Returns the entry of a value, for a caller that reads through the kernel's ring.
     pub(super) fn entry_elsewhere(&self, wanted: &WantedValue) -> Option<EntryRead> {
         let place = place_of(wanted.locator);
         self.tier.entry_elsewhere(place, wanted.name.0)
     }
 
-    /// Takes a value out of what was read of its file, from some byte on, and keeps it for the requests that wait for it. None,
-    /// and nothing is noted, where that is not right.
+    /// Decodes a value from bytes that were read of its file from `from_bytes` on, and keeps it for
+    /// the requests that wait for it. Returns `None`, and records nothing, if the bytes are not
+    /// right.
     pub(super) fn arrived(
         &self,
         entry: &EntryRead,
@@ -235,14 +239,15 @@ impl Values {
         Some(value)
     }
 
-    /// Says in the log that threads read for a worker from now on.
+    /// Logs that threads read for a worker from now on.
     pub(super) fn tell_broken_ring(&self, worker: usize, error: &std::io::Error) {
         self.log.warning(format_args!(
             "Worker {worker} reads from the tier by threads from now on, io_uring failed: {error}"
         ));
     }
 
-    /// Whether a value is, when it comes back, kept as it was: a table that shrank would be a list of a few.
+    /// Whether a value keeps its form when it comes back: a table that shrank would come back as a
+    /// short list.
     pub(super) fn comes_back_as_it_is(&self, victim: &Victim) -> bool {
         victim.kind.is_string()
             || cold_bodies::decode(&victim.body, &self.shared.settings.value_limits())
@@ -255,7 +260,7 @@ impl Values {
     }
 }
 
-/// What a value counts that was loaded.
+/// Returns the cost of a loaded value.
 fn loaded_bytes(locator: Locator) -> usize {
     LOADED_COST + usize::try_from(locator.units()).unwrap_or(0) * tier::UNIT_BYTES
 }

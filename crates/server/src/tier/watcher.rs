@@ -1,4 +1,4 @@
-//! The thread that looks whether the device answers. It never waits for the device itself.
+//! The thread that checks whether the device answers. It never waits for the device itself.
 //!
 //! ```text
 //!   a read without an answer for `tier-read-timeout`  ── who waits for it is told that it cannot be read
@@ -15,15 +15,15 @@ use super::tuning::Tuning;
 use super::values::Values;
 use crate::rest::Rest;
 
-/// After so long without an answer a device counts as failed.
+/// Time without an answer after which the device counts as failed.
 pub(super) const STALLED: Duration = Duration::from_secs(10);
 
-/// It looks so often while a read may take its time.
+/// Number of checks within the timeout of a read.
 const LOOKS: u32 = 4;
-/// And no more seldom than this.
+/// Maximum time between two checks.
 const REST_MAX: Duration = Duration::from_millis(250);
 
-/// See the module.
+/// See the module documentation.
 pub(super) struct Watcher {
     readers: Arc<Readers>,
     values: Arc<Values>,
@@ -47,12 +47,12 @@ impl Watcher {
         }
     }
 
-    /// Ends the thread.
+    /// Stops the thread.
     pub(super) fn stop(&self) {
         self.rest.end();
     }
 
-    /// Looks again and again, until it is over.
+    /// Checks regularly, until it is stopped.
     pub(super) fn run(&self, around: &Around) {
         while !self.rest.is_over() {
             let timeout = Duration::from_millis(self.tuning.now().read_timeout_ms);

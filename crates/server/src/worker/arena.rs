@@ -1,4 +1,4 @@
-//! The thread's reply buffer, as the loop knows it.
+//! The thread's reply buffer, in the form that the loop uses.
 
 use std::ops::{Deref, DerefMut};
 
@@ -6,11 +6,11 @@ use base::shared_bytes::Attachment;
 use protocol::ReplyBuffer;
 use reactor::OutputArena;
 
-/// A [`ReplyBuffer`] that the loop flushes and empties.
+/// A [`ReplyBuffer`] that the loop sends and clears.
 pub struct Arena(ReplyBuffer);
 
 impl Arena {
-    /// An arena over `buffer`.
+    /// Makes an arena over `buffer`.
     #[must_use]
     pub fn new(buffer: ReplyBuffer) -> Self {
         Self(buffer)

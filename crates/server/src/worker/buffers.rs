@@ -1,9 +1,9 @@
-//! What the clients of one worker hold in buffers: counted as it grows, looked at again while it
-//! is there.
+//! Buffers of the clients of one worker: counted when they grow, and checked again while they
+//! exist.
 //!
-//! The loop says when a client's unread output or incomplete input grows; from then on the client
-//! is watched until both are gone, because three limits are limits in time: output above its soft
-//! limit, a client on its way out that does not take what it is owed, and what all clients hold
+//! The loop reports when a client's unread output or incomplete input grows. From then on the
+//! client is watched until both are gone, because three limits depend on time: output above its
+//! soft limit, a closing client that does not take its output, and the memory of all clients
 //! together. Clients without buffers, which are nearly all, cost nothing here.
 
 use std::sync::atomic::Ordering;
@@ -19,55 +19,57 @@ use crate::limits::{
     UNAUTHENTICATED_OUTPUT_BYTES_MAX,
 };
 
-/// How long a client on its way out may take nothing of what it is still owed.
+/// Maximum time that a closing client may take nothing of its remaining output.
 const DEPARTURE_MS_MAX: u64 = 10_000;
 
-/// Of an argument of this size, nothing but itself is told as unanswered input, as Redis does.
+/// Length from which an argument alone is reported as unanswered input, without its header, as in
+/// Redis.
 const LONG_ARGUMENT_BYTES: usize = 32 * 1024;
 
-/// That so much is free at once is worth telling.
+/// Change of the held memory that is worth a report.
 const MUCH_BYTES: usize = 16 * 1024;
 
-/// What the buffers of a worker's clients hold.
+/// Memory in the buffers of a worker's clients.
 pub(super) struct Buffers {
-    /// Clients that hold something; some may be gone already.
+    /// Clients that hold something. Some may be closed already.
     watched: Vec<ConnectionId>,
     held_bytes: u64,
     unauthenticated_bytes: u64,
-    /// What clients that have not authenticated may hold together.
+    /// Limit for the clients that have not authenticated, together.
     unauthenticated_bytes_max: u64,
-    /// Something has grown, or much has gone, since this was last asked.
+    /// Whether the memory has grown, or shrunk much, since the last query.
     has_changed: bool,
-    /// By how much sessions have grown since.
+    /// Growth of sessions since the last report.
     untold_bytes: usize,
 }
 
-/// What one client holds.
+/// Memory of one client.
 #[derive(Default)]
 pub(super) struct Holding {
     /// Incomplete input.
     input_bytes: usize,
-    /// What of it stands before a long argument that is awaited: known already, and kept only because it
-    /// lies there.
+    /// The part of it before a long argument that is awaited: already parsed, and kept only because
+    /// it lies there.
     header_bytes: usize,
-    /// Memory behind requests queued since MULTI, watched keys, subscriptions and the like.
+    /// Memory of requests queued since MULTI, watched keys, subscriptions and the like.
     session_bytes: usize,
-    /// Memory behind a request that runs aside.
+    /// Memory of an offloaded request.
     offloaded_bytes: usize,
-    /// Output that its socket did not take.
+    /// Output that the socket did not take.
     output_bytes: usize,
-    /// All of that, with the memory behind them as far as it is known.
+    /// Sum of the above, with the capacity of the buffers as far as it is known.
     held_bytes: u64,
-    /// Counted among those that have not authenticated.
+    /// Whether it counts among the clients that have not authenticated.
     is_unauthenticated: bool,
     is_watched: bool,
     output: OutputState,
-    /// When the client last took or sent something, as far as anybody looked.
+    /// Time at which a check last saw the client take or send something.
     progress_ms: u64,
 }
 
 impl Buffers {
-    /// Nothing is held; `workers_count` workers share what is allowed before authentication.
+    /// Starts with nothing held. `workers_count` workers share the limit for clients that have not
+    /// authenticated.
     pub(super) fn new(workers_count: usize) -> Self {
         Self {
             watched: Vec::new(),
@@ -79,22 +81,22 @@ impl Buffers {
         }
     }
 
-    /// What all of them hold together, in bytes.
+    /// Returns the memory of all clients together, in bytes.
     pub(super) fn held_bytes(&self) -> u64 {
         self.held_bytes
     }
 
-    /// Whether what clients hold has grown, or become much less, since this was last asked.
+    /// Returns and clears whether the memory has grown, or shrunk much, since the last call.
     pub(super) fn take_change(&mut self) -> bool {
         std::mem::take(&mut self.has_changed)
     }
 
-    /// Whether there was such a change that nobody asked about yet.
+    /// Whether there was such a change since the last [`take_change`](Self::take_change).
     pub(super) fn has_changed(&self) -> bool {
         self.has_changed
     }
 
-    /// A client's unread output has grown: whether it may go on.
+    /// Records that a client's unread output has grown. Returns whether the client may continue.
     pub(super) fn output_grew(
         &mut self,
         connected: &mut Connected,
@@ -107,8 +109,8 @@ impl Buffers {
         self.judge_output(connected, config, now_ms)
     }
 
-    /// A client's incomplete input has grown, to so many bytes beside what is
-    /// [arriving](engine::arrival) apart: whether it may go on.
+    /// Records that a client's incomplete input has grown to `buffered_bytes`, without a [bulk
+    /// upload](engine::arrival). Returns whether the client may continue.
     pub(super) fn input_grew(
         &mut self,
         connected: &mut Connected,
@@ -121,7 +123,7 @@ impl Buffers {
         self.judge_input(connected, config)
     }
 
-    /// All of a client's input was consumed.
+    /// Records that all of a client's input was consumed.
     #[inline]
     pub(super) fn input_gone(&mut self, connected: &mut Connected) {
         if connected.holding.input_bytes > 0 {
@@ -131,7 +133,7 @@ impl Buffers {
         }
     }
 
-    /// The incomplete `rest` of a client's input needs `needed` bytes.
+    /// Records that the incomplete `rest` of a client's input needs `needed` bytes.
     pub(super) fn awaits(connected: &mut Connected, rest: &[u8], needed: usize) {
         connected.holding.header_bytes = 0;
         if needed >= LONG_ARGUMENT_BYTES {
@@ -141,8 +143,8 @@ impl Buffers {
         }
     }
 
-    /// Requests may have run: counts what a client's session holds, if that became more or less. Whether
-    /// it may go on.
+    /// Counts the memory of a client's session, if requests changed it. Returns whether the client
+    /// may continue.
     #[inline]
     pub(super) fn requests_ran(&mut self, connected: &mut Connected, config: &Config) -> Verdict {
         let was_empty = connected.holding.session_bytes == 0;
@@ -152,7 +154,8 @@ impl Buffers {
         self.session_changed(connected, config)
     }
 
-    /// A request of so many bytes runs aside from now on, or none any more.
+    /// Records that an offloaded request of so many bytes runs from now on; 0 means that it has
+    /// ended.
     pub(super) fn runs_aside(&mut self, connected: &mut Connected, bytes: usize) {
         connected.holding.offloaded_bytes = bytes;
         connected.holding.session_bytes = connected.session.held_bytes();
@@ -160,7 +163,8 @@ impl Buffers {
         self.note_growth(bytes);
     }
 
-    /// Requests of a client of the memcached port hold so many bytes while they wait, or none any more.
+    /// Records the bytes that waiting requests of a client of the memcached port hold; 0 means none
+    /// any more.
     pub(super) fn memcached_holds(&mut self, connected: &mut Connected, bytes: usize) {
         if bytes != connected.holding.offloaded_bytes {
             self.runs_aside(connected, bytes);
@@ -179,7 +183,7 @@ impl Buffers {
         self.judge_input(connected, config)
     }
 
-    /// Counts what a client holds at this moment, and gives it.
+    /// Counts the present memory of a client and returns it.
     pub(super) fn refresh(&mut self, connected: &mut Connected, io: &Io<'_>) -> u64 {
         let id = connected.id;
         let arrived_bytes = arrived_bytes(connected);
@@ -199,14 +203,14 @@ impl Buffers {
         connected.holding.held_bytes
     }
 
-    /// The client is gone.
+    /// Forgets a client that is gone.
     pub(super) fn forget(&mut self, connected: &mut Connected) {
-        // Else writes would be refused for its sake until somebody looks.
+        // Otherwise writes would be refused because of its memory until the next check.
         self.has_changed |= connected.holding.held_bytes >= MUCH_BYTES as u64;
         self.account(connected, 0);
     }
 
-    /// Looks at all clients that hold something, and closes those that reached a limit in time.
+    /// Checks all clients that hold something, and closes those that reached a time limit.
     pub(super) fn look(
         &mut self,
         sessions: &mut Sessions,
@@ -224,7 +228,7 @@ impl Buffers {
         self.watched = watched;
     }
 
-    /// Looks at one client; whether it is to be watched further.
+    /// Checks one client. Returns whether it must be watched further.
     fn look_at(
         &mut self,
         connected: &mut Connected,
@@ -253,7 +257,7 @@ impl Buffers {
         } else if self.judge_input(connected, config) == Verdict::Close && io.close(id) {
             counters.bump(Count::QueryLimitCloses);
         }
-        // What a session holds stays as it is until the client sends something.
+        // The session's memory does not change until the client sends something.
         let Holding {
             session_bytes,
             offloaded_bytes,
@@ -263,8 +267,8 @@ impl Buffers {
         connected.holding.is_watched
     }
 
-    /// Has somebody look at what all hold before long when sessions have come to hold much more; a
-    /// little is found out in time.
+    /// Reports a change soon if sessions have grown much. Small growth is found by the regular
+    /// checks.
     fn note_growth(&mut self, bytes: usize) {
         self.untold_bytes += bytes;
         if self.untold_bytes >= MUCH_BYTES {
@@ -284,7 +288,7 @@ impl Buffers {
         self.has_changed = true;
     }
 
-    /// Counts the bytes in a client's buffers, when the memory behind them is not known.
+    /// Counts the bytes in a client's buffers, while their capacity is unknown.
     fn account_sizes(&mut self, connected: &mut Connected) {
         let holding = &connected.holding;
         let buffer_bytes = holding.input_bytes + holding.output_bytes;
@@ -292,7 +296,7 @@ impl Buffers {
         self.account(connected, held_bytes as u64);
     }
 
-    /// Counts what a client holds now, and says so in its record.
+    /// Counts a client's memory, and stores it in its record.
     fn account(&mut self, connected: &mut Connected, held_bytes: u64) {
         let Connected {
             session, holding, ..
@@ -344,15 +348,16 @@ impl Buffers {
         }
     }
 
-    /// Whether a client that has not authenticated has to go because all of them hold too much.
+    /// Whether a client that has not authenticated must be closed because all such clients hold too
+    /// much.
     fn is_too_much(&self, connected: &Connected) -> bool {
         self.unauthenticated_bytes > self.unauthenticated_bytes_max
             && connected.holding.held_bytes > UNAUTHENTICATED_BYTES_SPARED
     }
 }
 
-/// Whether a client may be sent so many bytes, be they read or not: a hard limit bounds what a request
-/// answers with, too.
+/// Whether a client may be sent so many bytes, read or not: a hard limit also bounds the replies of
+/// one request.
 pub(super) fn judge_replies(connected: &Connected, bytes: usize, config: &Config) -> Verdict {
     let limit = output_limit_of(connected, config);
     if limit.hard_bytes != 0 && bytes as u64 > limit.hard_bytes {
@@ -362,7 +367,7 @@ pub(super) fn judge_replies(connected: &Connected, bytes: usize, config: &Config
     }
 }
 
-/// The limit of a client's class.
+/// Returns the limit of a client's class.
 fn output_limit_of<'a>(connected: &Connected, config: &'a Config) -> &'a OutputLimit {
     let limits = &config.output_limits;
     let client = &connected.session.client;
@@ -373,7 +378,7 @@ fn output_limit_of<'a>(connected: &Connected, config: &'a Config) -> &'a OutputL
     }
 }
 
-/// Bytes of a long argument that came apart from the rest of its request.
+/// Returns the received bytes of a bulk upload.
 fn arrived_bytes(connected: &Connected) -> usize {
     let arrival = connected.session.arrival.as_ref();
     arrival.map_or(0, |arrival| arrival.arrived_bytes())

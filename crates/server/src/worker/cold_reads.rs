@@ -1,11 +1,12 @@
-//! Values out of memory that a worker reads for its own clients (`crate::tier::RingReads`).
+//! Cold values that a worker reads for its own clients (`crate::tier::RingReads`).
 
 use reactor::Io;
 
 use super::Worker;
 
 impl Worker {
-    /// Begins the reads that requests of this turn want, and lets clients go on whose values were read.
+    /// Starts the reads that requests of this turn need, and resumes clients whose values were
+    /// read.
     #[inline]
     pub(super) fn read_values(&mut self, io: &mut Io<'_>) {
         let Some(reads) = &mut self.ring_reads else {

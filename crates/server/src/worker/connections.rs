@@ -1,5 +1,5 @@
-//! How clients come to a worker and go: who is let in, what is written down of who came, and what is taken back of who is
-//! gone.
+//! Connections of a worker: which clients are accepted, what is recorded of them, and what is
+//! removed when they are gone.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(super) const PROTECTED: &[u8] =
     (directive protected-mode no, or CONFIG SET protected-mode no from this host).\r\n";
 
 impl Worker {
-    /// The user whom the peer's certificate names, where certificates name users.
+    /// Returns the user that the peer's certificate names, if certificates name users.
     pub(super) fn certified_user(&self, peer: &PeerInfo) -> Option<Arc<User>> {
         let security = peer.security.as_ref()?;
         let names = tls::user_names(self.config.config(), security);
@@ -43,7 +43,7 @@ impl Worker {
         record
     }
 
-    /// Takes back all that was noted of a connection, which is gone from this worker.
+    /// Removes everything recorded of a connection that has left this worker.
     pub(super) fn forget(&mut self, id: ConnectionId) -> Option<Connected> {
         let mut connected = self.sessions.remove(id)?;
         self.buffers.forget(&mut connected);
@@ -53,7 +53,8 @@ impl Worker {
         if let Some(replies) = &mut self.held_replies {
             replies.forget(id, &mut connected.wrote, connected.disk_wait);
         }
-        // In this order: what a thread aside begins for a client that is known is ended here.
+        // The order matters: `close` ends what another thread begins for a client while it is still
+        // known.
         self.node
             .sessions
             .clients
@@ -69,7 +70,7 @@ impl Worker {
     }
 }
 
-/// Whether a peer came to a port.
+/// Whether a peer connected to `port`.
 pub(super) fn is_at_port(peer: &PeerInfo, port: u16) -> bool {
     matches!(&peer.local, Endpoint::Tcp(address) if address.port() == port)
 }
@@ -82,7 +83,7 @@ pub(super) fn is_local(peer: &PeerInfo) -> bool {
     }
 }
 
-/// An address as CLIENT LIST shows it.
+/// Returns an address as CLIENT LIST shows it.
 fn address(endpoint: &Endpoint) -> String {
     match endpoint {
         Endpoint::Tcp(address) => address.to_string(),

@@ -1,4 +1,4 @@
-//! The pushes of one worker on their way to its clients.
+//! Delivery of pushes to the clients of one worker.
 //!
 //! ```text
 //!   mail ──► inbox: letters, numbered ──► round: the letters at the front, by who gets them
@@ -7,18 +7,18 @@
 //!                                         one send for each connection and round
 //! ```
 //!
-//! A round takes what waits at its beginning. A client that is subscribed to one of the round's topics
-//! only is sent the messages of that topic from memory that all such clients share; others get their own
-//! selection, in the order of publication. While a round goes on, turn by turn, other clients are served,
-//! and what they publish gathers for the next one: the busier it gets, the more messages leave with each
-//! send.
+//! A round takes the letters that wait at its beginning. Clients that are subscribed to only one of
+//! the round's topics share one copy of its messages in memory. Other clients get their own
+//! selection, in the order of publication. A round takes several turns. Meanwhile other clients are
+//! served, and what they publish waits for the next round: the higher the load, the more messages
+//! leave with each send.
 //!
-//! A client may have to get its pushes earlier than its round: before a change of its subscriptions, and
-//! when it published something itself ([`Deliveries::catch_up`]). [`Session::pushes_seen`] says how far
-//! it is.
+//! A client may have to get its pushes before its round: before a change of its subscriptions, and
+//! when it published something itself ([`Deliveries::catch_up`]). [`Session::pushes_seen`] is its
+//! position.
 //!
-//! Invariant: for the members of a topic, letters of the topic numbered below `pushes_seen` were
-//! delivered, or published before they subscribed.
+//! Invariant: for each member of a topic, the letters of the topic numbered below `pushes_seen`
+//! were delivered, or were published before the member subscribed.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::Bound;
@@ -35,57 +35,58 @@ use crate::link::Message;
 use crate::mail::{Address, Letter};
 use crate::node::Node;
 
-/// Connections that are sent something in one turn: about a third of a millisecond.
+/// Maximum number of connections that are sent something in one turn: about a third of a
+/// millisecond.
 const SENDS_MAX: usize = 64;
-/// A round ends with the letter that makes it as long as this.
+/// Length at which a round takes no further letters.
 const ROUND_BYTES_MAX: usize = 256 * 1024;
-/// Subscriptions that are looked at before a round of several topics begins.
+/// Maximum number of subscriptions that are checked before a round of several topics begins.
 const ROUND_MEMBERS_MAX: usize = 16 * 1024;
 
-/// See the module.
+/// See the module documentation.
 pub(crate) struct Deliveries {
     node: Arc<Node>,
     worker: usize,
     inbox: VecDeque<Letter>,
-    /// The number of the letter at the front of the inbox.
+    /// Number of the letter at the front of the inbox.
     first: u64,
-    /// Who missed a letter.
+    /// Addresses that missed a letter.
     missed: HashSet<Address>,
     members: HashMap<Topic, BTreeSet<ConnectionId>>,
     round: Option<Round>,
     rounds_count: u64,
 }
 
-/// Which rounds a connection is in.
+/// The last round of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RoundMark {
-    /// The last one that looked at it.
+    /// Number of the last round that looked at the connection.
     round: u64,
-    /// That one has letters to several addresses for it.
+    /// Whether that round has letters to several addresses for it.
     is_mixed: bool,
 }
 
-/// The letters at the front of the inbox, and how far they are delivered.
+/// The letters at the front of the inbox, and the progress of their delivery.
 struct Round {
     number: u64,
     letters_count: usize,
     groups: Vec<Group>,
     by_address: HashMap<Address, usize>,
-    /// The group that is being delivered, and its last member that was looked at.
+    /// The group that is being delivered, and the last member that was visited.
     group: usize,
     last: Option<ConnectionId>,
 }
 
-/// The letters to one address, by their places in the inbox.
+/// The letters to one address, as positions in the inbox.
 struct Group {
     to: Address,
     letters: Vec<usize>,
-    /// All of them, for each version of the protocol, once it was needed.
+    /// All letters joined, per version of the protocol, once it was needed.
     joined: [Option<Arc<[u8]>>; 2],
 }
 
 impl Deliveries {
-    /// Nothing is to be delivered.
+    /// Starts without letters.
     pub(super) fn new(node: Arc<Node>, worker: usize) -> Self {
         Self {
             node,
@@ -99,12 +100,12 @@ impl Deliveries {
         }
     }
 
-    /// Whose they are.
+    /// Returns the number of the worker.
     pub(crate) fn worker(&self) -> usize {
         self.worker
     }
 
-    /// Whether something waits to be delivered.
+    /// Whether letters wait to be delivered.
     pub(super) fn wait(&self) -> bool {
         !self.inbox.is_empty() || self.node.workers()[self.worker].mail.waits()
     }
@@ -147,7 +148,7 @@ impl Deliveries {
         self.remove_member(topic, connection);
     }
 
-    /// Ends all subscriptions of a connection that is gone.
+    /// Ends all subscriptions of a closed connection.
     pub(super) fn forget(&mut self, session: &Session, connection: ConnectionId) {
         let subscriptions = session.subscriptions.as_ref();
         for topic in subscriptions.into_iter().flat_map(|own| own.all()) {
@@ -165,7 +166,7 @@ impl Deliveries {
         }
     }
 
-    /// Writes all letters for a client that were posted so far.
+    /// Writes all letters that were posted for a client so far.
     pub(crate) fn catch_up(&mut self, session: &mut Session, reply: &mut Reply<'_>) {
         self.collect_mail();
         let seen = usize::try_from(session.pushes_seen.saturating_sub(self.first));
@@ -181,7 +182,7 @@ impl Deliveries {
         session.pushes_seen = self.end();
     }
 
-    /// Delivers what waits, as far as that is possible in one turn.
+    /// Delivers the waiting letters, as far as one turn permits.
     pub(super) fn deliver(&mut self, sessions: &mut Sessions, io: &mut Io<'_>, output: &mut Arena) {
         self.collect_mail();
         let mut sends_left = SENDS_MAX;
@@ -207,7 +208,7 @@ impl Deliveries {
         }
     }
 
-    /// The connections that missed a letter.
+    /// Returns the connections that missed a letter.
     pub(super) fn take_missed(&mut self, sessions: &Sessions) -> Vec<ConnectionId> {
         if self.missed.is_empty() {
             return Vec::new();
@@ -232,12 +233,12 @@ impl Deliveries {
         }
     }
 
-    /// The number that the next letter gets.
+    /// Returns the number of the next letter.
     fn end(&self) -> u64 {
         self.first + self.inbox.len() as u64
     }
 
-    /// Puts the letters of a round together.
+    /// Collects the letters of a round.
     fn begin_round(&mut self, sessions: &mut Sessions) -> Round {
         self.rounds_count += 1;
         let mut round = Round {
@@ -273,7 +274,7 @@ impl Deliveries {
         round
     }
 
-    /// To how many connections an address leads, at most.
+    /// Returns the maximum number of connections that an address leads to.
     fn members_of(&self, to: &Address) -> usize {
         match to {
             Address::Client { .. } => 1,
@@ -281,7 +282,7 @@ impl Deliveries {
         }
     }
 
-    /// Finds out who gets letters to more than one of the round's addresses.
+    /// Marks the connections that get letters to more than one of the round's addresses.
     fn mark(&self, round: &Round, sessions: &mut Sessions) {
         for group in &round.groups {
             let (one, members) = match &group.to {
@@ -328,7 +329,7 @@ impl Round {
         group
     }
 
-    /// Places of the letters for a client from `start` on, in order.
+    /// Returns the positions of a client's letters from `start` on, in order.
     fn letters_for(&self, session: &Session, start: usize) -> Vec<usize> {
         let topics = session.subscriptions.as_ref();
         let topics_count = topics.map_or(0, |own| own.count(&TopicKind::ALL));
@@ -368,7 +369,7 @@ struct Delivery<'d, 'i, 'l> {
 }
 
 impl Delivery<'_, '_, '_> {
-    /// Delivers letters of a round; whether it is done.
+    /// Delivers letters of a round. Returns whether the round is done.
     fn go_on(&mut self, round: &mut Round) -> bool {
         while let Some(group) = round.groups.get(round.group) {
             let is_done = match group.to.clone() {
@@ -389,7 +390,7 @@ impl Delivery<'_, '_, '_> {
         true
     }
 
-    /// Goes through the members of a topic; whether it came to the end.
+    /// Visits the members of a topic. Returns whether it reached the end.
     fn deliver_to_members(&mut self, round: &mut Round, topic: &Topic) -> bool {
         let Some(members) = self.deliveries.members.get(topic) else {
             return true;
@@ -449,7 +450,7 @@ impl Delivery<'_, '_, '_> {
 }
 
 impl Group {
-    /// All letters of the group, in a version of the protocol.
+    /// Returns all letters of the group, in a version of the protocol.
     fn joined(&mut self, inbox: &VecDeque<Letter>, version: Resp) -> &Arc<[u8]> {
         let letters = &self.letters;
         let joined = match version {

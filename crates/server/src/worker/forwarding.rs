@@ -1,4 +1,5 @@
-//! What a worker does for clients that forward, and for their connections to other nodes ([`crate::forward`]).
+//! A worker's part of forwarding: its forwarding clients and their connections to other nodes
+//! ([`crate::forward`]).
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -17,23 +18,24 @@ use crate::forward::rules::{Own, Rules, Sent, Way};
 use crate::forward::upstream::Upstreams;
 use crate::forward::window::{Entry, Work};
 
-/// How often those are looked at whose requests are on their way.
+/// Interval between two looks at clients with pending requests at other nodes.
 pub(super) const LOOK_MS: u64 = 5;
-/// So many requests are decoded at once.
+/// Maximum number of requests that are decoded at once.
 const BATCH: usize = 16;
 
-/// What a worker has for all of them.
+/// State of a worker for all forwarding clients.
 #[derive(Default)]
 pub(super) struct ForwardingLoop {
-    /// Those to other nodes that clients share.
+    /// Upstreams that clients share.
     pub(super) shared: Upstreams,
-    /// Connections to other nodes: the client of each, unless it is shared, and which of its connections it is.
+    /// Connections to other nodes: the client, or `None` if shared, and the serial number of the
+    /// upstream.
     pub(super) upstreams: HashMap<ConnectionId, (Option<ConnectionId>, u64)>,
-    /// Clients whose requests are on their way.
+    /// Clients with pending requests at other nodes.
     pub(super) busy: Vec<ConnectionId>,
     /// Connections to other nodes that ended.
     pub(super) lost: Vec<(Option<ConnectionId>, u64)>,
-    /// Connections that nobody wants any more.
+    /// Connections that are no longer needed.
     pub(super) unwanted: Vec<ConnectionId>,
     pub(super) look_due_ms: u64,
     batch: Batch,
@@ -41,7 +43,7 @@ pub(super) struct ForwardingLoop {
 }
 
 impl ForwardingLoop {
-    /// How long the loop may sleep.
+    /// Returns how long the loop may sleep.
     pub(super) fn left_ms(&self, now_ms: u64) -> Option<u64> {
         if !self.lost.is_empty() || !self.unwanted.is_empty() {
             return Some(0);
@@ -49,26 +51,26 @@ impl ForwardingLoop {
         (!self.busy.is_empty()).then(|| self.look_due_ms.saturating_sub(now_ms).max(1))
     }
 
-    /// Whether a connection is one to another node.
+    /// Whether a connection leads to another node.
     pub(super) fn has(&self, id: ConnectionId) -> bool {
         self.upstreams.contains_key(&id)
     }
 }
 
-/// How the taking in of requests ended.
+/// Why a worker stopped accepting requests of a client.
 enum Ended {
-    /// All that is complete was taken in; so many bytes have to be there for more.
+    /// All complete requests were accepted; the next one needs so many bytes.
     NeedsMore(usize),
-    /// Nothing is taken in until what is on its way is answered.
+    /// No request is accepted until the pending ones are answered.
     Waits,
     /// The client has had its turn.
     Yields,
-    /// As this says.
+    /// As the [`Then`] says.
     With(Then),
 }
 
 impl Worker {
-    /// As [`received`](reactor::Service::received), of a client that forwards.
+    /// As [`received`](reactor::Service::received), for a forwarding client.
     #[cold]
     pub(super) fn received_forwarding(
         &mut self,
@@ -119,7 +121,8 @@ impl Worker {
         Some(connected.forward.take().unwrap_or_default())
     }
 
-    /// Whether a client forwards no more, and nothing of it is on its way: it is served as others are then.
+    /// Whether a client no longer forwards and has no pending request: then it is served as other
+    /// clients.
     #[cold]
     pub(super) fn ends_forwarding(&mut self, id: ConnectionId) -> bool {
         let Some(connected) = self.sessions.get_mut(id) else {
@@ -135,7 +138,7 @@ impl Worker {
         true
     }
 
-    /// Gives a client back what it has on its way, and notes that it is looked after.
+    /// Returns the forwarding state to its client, and lists the client for the next look.
     pub(super) fn put_forwarding(&mut self, id: ConnectionId, mut forward: Box<Forwarding>) {
         let Some(connected) = self.sessions.get_mut(id) else {
             return;
@@ -150,7 +153,7 @@ impl Worker {
         connected.forward = Some(forward);
     }
 
-    /// Takes requests in, up to what may be on its way.
+    /// Accepts requests, up to the maximum that may be pending.
     fn take_in(
         &mut self,
         id: ConnectionId,
@@ -186,7 +189,7 @@ impl Worker {
                 if !forward.window.is_empty() {
                     break Ended::Waits;
                 }
-                // The engine says what is wrong with it.
+                // The engine replies with the error.
                 let rest = &input[*at..];
                 let Some((outcome, verdict)) = self.run_engine(id, rest, output) else {
                     break Ended::With(Then::CloseNow);
@@ -220,7 +223,8 @@ impl Worker {
         }
     }
 
-    /// Takes the requests of a batch in; how that ended, if before the end of the batch.
+    /// Accepts the requests of a batch. Returns why it stopped, if it did so before the end of the
+    /// batch.
     fn take_batch(
         &mut self,
         id: ConnectionId,
@@ -231,7 +235,7 @@ impl Worker {
         routes: &Routes,
     ) -> Option<Ended> {
         let base = *at;
-        // Requests that the engine runs are gathered from here on.
+        // Start of the adjacent requests that the engine will run.
         let (mut own_from, mut end) = (0, 0);
         for (index, request) in batch.iter(rest).enumerate() {
             let start = end;
@@ -240,7 +244,7 @@ impl Worker {
             let before = forward.window.bytes.len();
             let mut way = self.judge(id, forward, routes, (request, raw));
             if own_from < start && !matches!(way, Way::Own(Own::PLAIN)) {
-                // What runs before may change how this one is judged.
+                // The requests before it may change how this one is routed, so they run first.
                 forward.window.bytes.truncate(before);
                 *at = base + own_from;
                 let ended = self.run_here(id, &rest[own_from..start], at, output, forward);
@@ -268,7 +272,7 @@ impl Worker {
         None
     }
 
-    /// What is done with a request; what is to be sent of it is at the end of the window's bytes.
+    /// Decides how a request is handled. The bytes to send are appended to the window's bytes.
     fn judge(
         &mut self,
         id: ConnectionId,
@@ -291,7 +295,7 @@ impl Worker {
         }
     }
 
-    /// Whether a request may go out beside those that are on their way.
+    /// Whether a request may be sent while others are pending.
     fn enters_lane(&mut self, id: ConnectionId, forward: &mut Forwarding, way: &Way) -> bool {
         let (Way::One(sent, _) | Way::Several(sent, _)) = way else {
             return true;
@@ -300,7 +304,7 @@ impl Worker {
         connected.is_none_or(|it| forward.enter_lane(&it.session, sent.needs_own))
     }
 
-    /// Takes a request in; whether the engine has to run it.
+    /// Accepts a request. Returns whether the engine must run it.
     fn take_one(
         &mut self,
         id: ConnectionId,
@@ -329,7 +333,7 @@ impl Worker {
         false
     }
 
-    /// Runs requests here; how the taking in ended, if all of them did not just run.
+    /// Runs requests here. Returns why it stopped, unless all of them simply ran.
     fn run_here(
         &mut self,
         id: ConnectionId,
@@ -381,7 +385,7 @@ impl Worker {
         None
     }
 
-    /// Ends the transaction of EXEC that is refused.
+    /// Ends the transaction of a refused EXEC.
     fn end_refused_exec(&mut self, id: ConnectionId, forward: &mut Forwarding) {
         let Some(connected) = self.sessions.get_mut(id) else {
             return;
@@ -393,7 +397,7 @@ impl Worker {
         }
     }
 
-    /// Takes a request in that other nodes answer, and sends it.
+    /// Accepts a request for other nodes, and sends it.
     fn forward(
         &mut self,
         id: ConnectionId,
@@ -447,7 +451,7 @@ impl Worker {
         }
     }
 
-    /// Hands what is to be sent to the connections that are there.
+    /// Passes unsent bytes to the open connections.
     pub(super) fn send_all(io: &mut Io<'_>, upstreams: &mut Upstreams) {
         for upstream in upstreams.iter_mut() {
             upstream.take_unsent(|link, bytes| io.write(link, bytes));
@@ -455,7 +459,7 @@ impl Worker {
     }
 }
 
-/// Whether the next reply is not sent.
+/// Whether the next reply is suppressed.
 fn is_silent(session: &mut Session) -> bool {
     match session.reply_mode {
         ReplyMode::On => false,
@@ -467,7 +471,7 @@ fn is_silent(session: &mut Session) -> bool {
     }
 }
 
-/// Whether a client is one that forwards, or has still something on its way.
+/// Whether a client forwards, or still has forwarding state.
 #[inline]
 pub(super) fn forwards(connected: &Connected) -> bool {
     connected.session.forwards || connected.forward.is_some()

@@ -1,5 +1,5 @@
-//! What a worker does now and again: a step of the store's housekeeping, upkeep `hz` times a second, a look at clients that
-//! are idle, and a search for large keys.
+//! Periodic work of a worker: steps of the store's housekeeping, upkeep `hz` times a second, checks
+//! for idle clients, and a survey of large keys.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,21 +13,22 @@ use crate::client_cache::ClientCache;
 use crate::counters::Count;
 use crate::limits::{self, UNAUTHENTICATED_MS_MAX};
 
-/// How often all clients are looked at, for those that are idle.
+/// Interval between two checks of all clients for idle ones.
 const ROUND_INTERVAL_MS: u64 = 1_000;
-/// How often a piece of the keyspace is gone through for large keys. A piece is small while clients are
-/// served: one that takes a tenth of a millisecond ten times a second is all that one request in a
-/// thousand waits for.
+/// Interval between two parts of the survey of large keys. A part is small while clients are
+/// served: a part of a tenth of a millisecond ten times a second delays only one request in a
+/// thousand.
 const SURVEY_INTERVAL_MS: u64 = 5;
-/// Records of such a piece.
+/// Records in such a part.
 const SURVEY_RECORDS: usize = 32;
-/// The same while nobody is served; then the worker wakes up more seldom.
+/// Records in such a part while no client is served; then the worker wakes up less often.
 const SURVEY_RECORDS_IDLE: usize = 512;
-/// A worker without requests wakes for expired keys at most so often.
+/// Minimum interval between two wake-ups of a worker without requests for expired keys.
 const EXPIRY_INTERVAL_MS: u64 = 5;
 
 impl Worker {
-    /// One bounded step of the store's housekeeping, at most once a millisecond unless more waits.
+    /// Does one bounded step of the store's housekeeping, at most once a millisecond unless more
+    /// work waits.
     pub(super) fn tick(&mut self) {
         if self.ticked_ms == self.now_ms && !self.more_housekeeping {
             return;
@@ -49,15 +50,15 @@ impl Worker {
         self.serve();
     }
 
-    /// How long until a key expires that has its deadline from this thread. Keys that expire one shortly after the other
-    /// are removed together.
+    /// Returns the time until the next key expires whose deadline this thread set. Keys that expire
+    /// shortly one after the other are removed together.
     pub(super) fn expiry_left(&self) -> Option<Duration> {
         let next_unix_ms = self.engine.next_expiry_unix_ms()?;
         let left_ms = next_unix_ms.saturating_sub(self.node.core.clock.now_unix_ms());
         Some(Duration::from_millis(left_ms.max(EXPIRY_INTERVAL_MS)))
     }
 
-    /// What is done `hz` times a second rather than at every turn.
+    /// Does what is due `hz` times a second instead of in every turn.
     pub(super) fn upkeep(&mut self, io: &mut Io<'_>) {
         let hz = u64::from(self.config.config().hz.max(1));
         self.upkeep_due_ms = self.now_ms + (1000 / hz).max(1);
@@ -82,8 +83,8 @@ impl Worker {
         }
     }
 
-    /// Closes clients that said nothing for `timeout` seconds, and those that connected long ago
-    /// and still have not authenticated.
+    /// Closes clients that sent nothing for `timeout` seconds, and clients that connected long ago
+    /// and have not authenticated.
     fn close_overdue(&self, io: &mut Io<'_>, now_unix_ms: u64) {
         let timeout_ms = u64::from(self.config.config().idle_timeout_s) * 1000;
         for connected in self.sessions.iter() {
@@ -113,7 +114,7 @@ impl Worker {
         self.limit_tracking(now_unix_ms, ClientCache::enforce_new_limit);
     }
 
-    /// Has those who track keys track no more than they may.
+    /// Limits the number of tracked keys to the configured maximum.
     fn limit_tracking(
         &mut self,
         now_unix_ms: u64,
@@ -127,7 +128,7 @@ impl Worker {
         store.leave();
     }
 
-    /// Goes through a piece of the keyspace for large keys; the first worker does.
+    /// Surveys a part of the keyspace for large keys. Only the first worker does this.
     pub(super) fn survey(&mut self) {
         self.survey_due_ms = self.now_ms + SURVEY_INTERVAL_MS;
         let records = if self.turn_requests == 0 {

@@ -1,4 +1,4 @@
-//! What a worker does for the log, and what it does when the log has moved.
+//! A worker's duties for the log, and its reactions to progress of the log.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use persistence::held_replies::{HeldReplies, Waits, Wrote};
 use persistence::log_in_use::TakenUp;
 use persistence::tail::Majority;
 
-/// What WAITAOF answers when the log that it waits for is not in use any more.
+/// Reply of WAITAOF when the log that it waits for is no longer in use.
 const NO_LOG: &str = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
 
 impl Worker {
-    /// Takes up the log that is in use now. One that is no more is asked until all is durable that was
-    /// appended to it.
+    /// Switches to the log in use. A log that ended stays until everything appended to it is
+    /// durable.
     pub(super) fn take_up_log(&mut self) {
         let log = match self.log_user.take_up(self.engine.store()) {
             TakenUp::Same => return,
@@ -44,8 +44,8 @@ impl Worker {
         self.held_replies = Some(Box::new(replies));
     }
 
-    /// Another log is in use, or none: nobody waits for room in the one before, or to hear that it is on
-    /// disk, any more.
+    /// Handles the switch to another log, or to none: ends all waits for space in the former log
+    /// and for its data to be on disk.
     pub(super) fn log_changed(&mut self, io: &mut Io<'_>, output: &mut Arena) {
         let replies = self.held_replies.as_mut();
         let (without_room, disk_waits) = replies
@@ -65,7 +65,7 @@ impl Worker {
         }
     }
 
-    /// The log may be durable further than before, or a fault may have begun or ended.
+    /// Handles a possible rise of the log's watermarks, or the begin or end of a fault.
     pub(super) fn log_moved(&mut self, io: &mut Io<'_>, output: &mut Arena) {
         let Some(replies) = &mut self.held_replies else {
             return;
@@ -95,7 +95,7 @@ impl Worker {
         self.answer_on_disk(io, output);
     }
 
-    /// Lets go what is held of connections that wrote nothing which the log does not keep.
+    /// Releases the held replies of connections that wrote nothing that the log lacks.
     fn release_readers(&mut self, io: &mut Io<'_>, held: Vec<ConnectionId>) {
         let Some(replies) = &self.held_replies else {
             return;
@@ -108,8 +108,8 @@ impl Worker {
         }
     }
 
-    /// Once a turn: hands the kernel what nobody is answered for, and gives up replies that have been held
-    /// for too long because of a fault.
+    /// Passes appended frames for which no reply waits to the kernel, and gives up replies that a
+    /// fault has held for too long. Called once per turn.
     pub(super) fn look_after_log(&mut self, io: &mut Io<'_>) {
         let Some(replies) = &mut self.held_replies else {
             return;
@@ -136,7 +136,7 @@ impl Worker {
         }
     }
 
-    /// Gives up replies that wait for a majority though the lease has been over for some time.
+    /// Gives up replies that wait for a majority if the lease ended some time ago.
     #[cold]
     fn look_at_lapse(&mut self, io: &mut Io<'_>) {
         let Some(replies) = &mut self.held_replies else {
@@ -153,8 +153,8 @@ impl Worker {
         }
     }
 
-    /// Lets those go on that wait for room in the log, if there is some, or if they are to hear why there
-    /// is none.
+    /// Resumes the clients that wait for space in the log, if there is space or if they must get
+    /// the error that says why not.
     pub(super) fn find_room(&mut self, io: &mut Io<'_>) {
         if let Some(replies) = &mut self.held_replies
             && replies.look_for_room(&self.node.core.shared.gate, self.turn_started_ns)
@@ -174,12 +174,12 @@ impl Worker {
         }
     }
 
-    /// What becomes of a client whose request found no room in the log.
+    /// Decides how a client continues whose request found no space in the log.
     #[cold]
     pub(super) fn wait_for_room(&mut self, id: ConnectionId) -> Then {
         let (gate, now_ns) = (&self.node.core.shared.gate, self.turn_started_ns);
         match (&mut self.held_replies, self.sessions.get_mut(id)) {
-            // It may have moved just now, and tells it only once.
+            // The log may have moved just now, and notifies only once.
             (Some(replies), Some(connected)) if !replies.look_for_room(gate, now_ns) => {
                 connected.begin_to_be_blocked();
                 replies.wait_for_room(id);
@@ -193,8 +193,7 @@ impl Worker {
         }
     }
 
-    /// Lets a client that has begun to wait be answered when the log is on disk, if that is what it
-    /// waits for.
+    /// Registers a client that has begun to wait, if it waits until the log is on disk.
     pub(super) fn begin_disk_wait(&mut self, id: ConnectionId) {
         if let Some(connected) = self.sessions.get_mut(id)
             && let Some(wait) = &connected.session.wait
@@ -206,7 +205,7 @@ impl Worker {
         }
     }
 
-    /// Answers those whose writes are on disk now.
+    /// Answers the clients whose writes are on disk now.
     fn answer_on_disk(&mut self, io: &mut Io<'_>, output: &mut Arena) {
         while let Some(replies) = &mut self.held_replies
             && let Some(id) = replies.take_on_disk()
@@ -223,7 +222,7 @@ impl Worker {
         }
     }
 
-    /// Forgets when the wait of a client would have ended, and that it waited for the disk.
+    /// Removes a client's deadline and its wait for the disk.
     pub(super) fn forget_wait_end(&mut self, id: ConnectionId) {
         let Some(connected) = self.sessions.get_mut(id) else {
             return;
@@ -238,14 +237,14 @@ impl Worker {
         }
     }
 
-    /// How long replies are still held because the log cannot be written.
+    /// Returns how long replies are still held while the log cannot be written.
     pub(super) fn grace_left(&self) -> Option<Duration> {
         let left_ms = self.held_replies.as_ref()?.grace_left_ms(self.now_ms)?;
         Some(Duration::from_millis(left_ms))
     }
 }
 
-/// What the replies of a session's client wait for though others' do not.
+/// Returns what the replies of a session wait for in addition to the server's level.
 pub(super) fn waits_of(session: &Session) -> Waits {
     Waits {
         disk: session.waits_for_disk,
@@ -253,13 +252,13 @@ pub(super) fn waits_of(session: &Session) -> Waits {
     }
 }
 
-/// Answers all that have a reply which is held with an error instead, and ends their connections.
+/// Replaces all held replies by an error, and closes their connections.
 #[cold]
 fn refuse_held(io: &mut Io<'_>, text: &str) {
     let line = format!("-{text}\r\n");
     for id in io.held() {
         io.refuse_held(id, line.as_bytes());
     }
-    // Nothing is held any more.
+    // No reply is held any more.
     io.release(&[u64::MAX; reactor::WATERMARKS]);
 }

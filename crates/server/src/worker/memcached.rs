@@ -1,8 +1,8 @@
-//! Clients of the memcached port: what they send becomes commands, which run as those of any client, and their replies
-//! become its text.
+//! Clients of the memcached port. Their input becomes commands, which run as those of any client,
+//! and the replies become memcached text.
 //!
-//! Input is done with when all its replies are written: until then the loop keeps it, and gives it again when a client that
-//! waited goes on.
+//! Input is consumed once all its replies are written. Until then the loop keeps it, and passes it
+//! again when a client that waited continues.
 
 use std::sync::Arc;
 
@@ -20,7 +20,8 @@ pub(super) const PROTECTED: &[u8] =
     b"SERVER_ERROR protected mode: the default user has no password (see protected-mode)\r\n";
 
 impl Worker {
-    /// The user that clients of the memcached port are without logging in, if one is named.
+    /// Returns the user of clients of the memcached port that have not logged in, if one is
+    /// configured.
     pub(super) fn memcached_user(&self) -> Option<Arc<User>> {
         let name = &self.config.config().memcached.user;
         let users = &self.node.core.shared.access.users;
@@ -45,7 +46,7 @@ impl Worker {
         };
         let mut done = 0;
         if !client.front.is_owed() {
-            // What was owed for input that is here again was written meanwhile.
+            // The replies to this repeated input were written meanwhile.
             done = std::mem::take(&mut client.read).consumed.min(input.len());
             let is_in = connected.session.authenticated;
             let now_unix_ms = self.node.core.clock.now_unix_ms();
@@ -88,7 +89,7 @@ impl Worker {
         let then = self.go_on(id, &outcome, verdict);
         received.then(match then {
             Then::Continue if is_over => Then::CloseAfterFlush,
-            // More lines may be there than were read at once.
+            // One call may not have read all lines that are there.
             Then::Continue if is_owed || (received.consumed > 0 && received.needed == 0) => {
                 if received.consumed < input.len() {
                     Then::Yield
@@ -100,8 +101,8 @@ impl Worker {
         })
     }
 
-    /// Runs what a client of the memcached port asks for, and writes what it is owed. `None` if its replies are none of its
-    /// requests.
+    /// Runs the requests of a client of the memcached port, and writes the replies. Returns `None`
+    /// if these are not replies to its requests.
     fn run_memcached(
         &mut self,
         id: ConnectionId,

@@ -1,4 +1,4 @@
-//! A client of the memcached port: what of its requests is on the way.
+//! State of a client of the memcached port: its requests that are being processed.
 
 use memcached::{Front, Read};
 use protocol::ReplyBuffer;
@@ -7,17 +7,17 @@ use reactor::{Endpoint, PeerInfo};
 use crate::config::{Config, Memcached as Settings};
 use crate::job::{Answer, Piece};
 
-/// What `version` answers: the protocol is that of memcached 1.6.
+/// Reply to `version`: the protocol is that of memcached 1.6.
 const VERSION: &str = concat!("1.6.0-iolite-", env!("CARGO_PKG_VERSION"));
 
 /// A client of the memcached port.
 pub(super) struct MemcachedClient {
     pub(super) front: Front,
-    /// What was read of the input and is still owed.
+    /// Input that was read and whose replies are still owed.
     pub(super) read: Read,
 }
 
-/// Whether a peer came by one of the memcached ports.
+/// Whether a peer connected to one of the memcached ports.
 pub(super) fn came_by(peer: &PeerInfo, config: &Config) -> bool {
     let ports = [config.memcached.port, config.tls.memcached_port];
     matches!(&peer.local, Endpoint::Tcp(address) if address.port() != 0 && ports.contains(&address.port()))
@@ -31,7 +31,8 @@ impl MemcachedClient {
         })
     }
 
-    /// Writes the texts that replies become; whether they are those of its requests.
+    /// Converts replies to text and writes it. Returns false if they are not replies to its
+    /// requests.
     pub(super) fn write(&mut self, replies: &ReplyBuffer, output: &mut ReplyBuffer) -> bool {
         let is_whole = replies.len() == replies.len_with_attachments();
         let written = if is_whole {
@@ -42,7 +43,7 @@ impl MemcachedClient {
         written.is_ok()
     }
 
-    /// As [`write`](Self::write), of a reply that was made elsewhere.
+    /// As [`write`](Self::write), for a reply that another thread made.
     pub(super) fn answer(&mut self, reply: &Answer, output: &mut ReplyBuffer) -> bool {
         let pieces: Vec<&[u8]> = reply.iter().map(Piece::as_slice).collect();
         self.front.answer(&pieces.concat(), output).is_ok()

@@ -1,4 +1,4 @@
-//! What others leave with a worker: messages, and pushes to its clients.
+//! Messages of other threads to a worker, and pushes to its clients.
 
 use engine::ClientRecord;
 use reactor::{ConnectionId, Io};
@@ -73,7 +73,8 @@ impl Worker {
         }
     }
 
-    /// Closes those clients of a user that are subscribed to what it may hear no more.
+    /// Closes the clients of a user that are subscribed to channels that the user may no longer
+    /// read.
     fn end_subscribers(&mut self, io: &mut Io<'_>, user: &[u8]) {
         for connected in self.sessions.iter_mut() {
             let session = &mut connected.session;
@@ -87,7 +88,7 @@ impl Worker {
         }
     }
 
-    /// Closes a client that held so much when it was chosen, unless it has given most of it back
+    /// Closes a client that held `held_bytes` when it was chosen, unless it has freed most of that
     /// since.
     fn evict(&mut self, io: &mut Io<'_>, id: ConnectionId, held_bytes: u64) {
         let Some(connected) = self.sessions.get_mut(id) else {
@@ -101,7 +102,7 @@ impl Worker {
         }
     }
 
-    /// Delivers pushes, and closes clients that missed one because too many waited.
+    /// Delivers pushes, and closes clients that missed one because too many were waiting.
     pub(super) fn deliver(&mut self, io: &mut Io<'_>, output: &mut Arena) {
         if !self.deliveries.wait() {
             return;

@@ -1,4 +1,5 @@
-//! Clients whose requests wait, at a replica, until it has what its primary says is committed (CLIENT DURABILITY QUORUM).
+//! Clients of a replica whose reads wait until it has what its primary has committed (CLIENT
+//! DURABILITY QUORUM).
 //!
 //! ```text
 //!   input comes ─► paused, in a round of the replica's ─► round over: what had come before it runs, and no more
@@ -6,7 +7,8 @@
 //!                                                    └──► nothing in a node timeout: an error, and the connection ends
 //! ```
 //!
-//! Invariant: no byte runs that came after the round began in which this replica learnt what it has to show.
+//! Invariant: no byte runs that was received after the start of the round in which this replica
+//! learnt what it must show.
 
 use std::time::Duration;
 
@@ -17,7 +19,7 @@ use super::sessions::ReadWait;
 use super::{Arena, Worker};
 
 impl Worker {
-    /// Takes input of a client that reads at level quorum: as much of it runs as may.
+    /// Takes input of a client that reads at level quorum, and runs as much of it as is permitted.
     #[cold]
     pub(super) fn received_at_quorum(
         &mut self,
@@ -33,7 +35,7 @@ impl Worker {
         self.have_run(id, received, (allowed, input.len()))
     }
 
-    /// How much of a client's input may run now; none where it waits for the primary first.
+    /// Returns how much of a client's input may run now, or `None` if it must wait for the primary.
     fn may_run(&mut self, id: ConnectionId, input_bytes: usize) -> Option<usize> {
         let reads_anyway = self.reads_as_primary();
         let connected = self.sessions.get_mut(id)?;
@@ -59,14 +61,14 @@ impl Worker {
         None
     }
 
-    /// Whether replies wait for a majority by themselves, or nobody counts one.
+    /// Whether held replies already wait for a majority, or there is no group to count one.
     fn reads_as_primary(&self) -> bool {
         let replies = self.held_replies.as_deref();
         let is_in_office = replies.is_some_and(|replies| replies.is_in_office());
         is_in_office || !self.node.replication.fence.is_grouped()
     }
 
-    /// What becomes of a client whose requests ran, of which so much of the input might.
+    /// Decides how a client continues after the permitted part of its input ran.
     fn have_run(
         &mut self,
         id: ConnectionId,
@@ -76,7 +78,8 @@ impl Worker {
         match self.sessions.get_mut(id) {
             Some(connected) if connected.read.cleared_bytes > 0 => {
                 let cleared = &mut connected.read.cleared_bytes;
-                // What is left of it, if it was cut off in the middle of a request, is asked for anew with the rest.
+                // A request that was cut off waits for a new round together with the rest of its
+                // input.
                 *cleared = match received.then {
                     Then::Yield => cleared.saturating_sub(received.consumed),
                     _ => 0,
@@ -92,7 +95,7 @@ impl Worker {
         }
     }
 
-    /// Lets those go on whose round is over, and those that waited for too long hear so.
+    /// Resumes clients whose round is over, and refuses those that waited for too long.
     pub(super) fn look_after_reads(&mut self, io: &mut Io<'_>) {
         if self.reading.is_empty() {
             return;
@@ -121,11 +124,11 @@ impl Worker {
         self.reading.append(&mut reading);
     }
 
-    /// How long until one of those has waited for too long.
+    /// Returns the time until the first of these clients has waited for too long.
     pub(super) fn reading_left(&self) -> Option<Duration> {
         let time_ms = self.config.config().group.node_timeout_ms;
         let mut reading = self.reading.iter();
-        // Those after it began to wait later.
+        // The clients after it began to wait later.
         let connected = reading.find_map(|id| self.sessions.get(*id))?;
         let end_ms = connected.read.since_ms.saturating_add(time_ms);
         Some(Duration::from_millis(

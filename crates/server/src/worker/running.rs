@@ -1,4 +1,4 @@
-//! The requests of a client run, and what comes of that says what becomes of the client.
+//! Running of a client's requests; the outcome decides how the client continues.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,17 +22,17 @@ use crate::limits;
 use crate::node::Node;
 use crate::port::Port;
 
-/// What one client may do before the others have their turn.
+/// Maximum work for one client before other clients have their turn.
 pub(super) const SHARE: Share = Share {
     requests_max: 1024,
     reply_bytes_max: reactor::FLUSH_BYTES,
 };
 
-/// Shorter requests are not held against `maxmemory-clients` before they have come.
+/// Length below which incomplete requests do not count against `maxmemory-clients`.
 const LARGE_REQUEST_BYTES: u64 = 64 * 1024;
 
 impl Worker {
-    /// Runs input of a client, which may be one that forwards its requests.
+    /// Runs input of a client, which may be a forwarding one.
     #[inline]
     pub(super) fn received_now(
         &mut self,
@@ -55,7 +55,8 @@ impl Worker {
         }
     }
 
-    /// Has the engine run what has come from a client; what came of it, and whether the client holds too much.
+    /// Makes the engine run a client's input. Returns the outcome, and whether the client holds too
+    /// much.
     #[inline(always)]
     pub(super) fn run_engine(
         &mut self,
@@ -69,7 +70,7 @@ impl Worker {
         }
         let before = output.len_with_attachments();
         if connected.session.hears_pushes() && self.deliveries.wait() {
-            // What happened before its requests came is told before their replies.
+            // Events from before its requests are sent before their replies.
             let session = &mut connected.session;
             let reply = &mut Reply::new(&mut *output, session.resp);
             self.deliveries.catch_up(session, reply);
@@ -101,7 +102,7 @@ impl Worker {
         Some((outcome, verdict))
     }
 
-    /// What becomes of a client after its requests ran.
+    /// Decides how a client continues after its requests ran.
     pub(super) fn go_on(&mut self, id: ConnectionId, outcome: &Outcome, verdict: Verdict) -> Then {
         let Some(connected) = self.sessions.get_mut(id) else {
             return Then::CloseNow;
@@ -134,7 +135,7 @@ impl Worker {
                 self.waiting.push(id);
                 Then::Pause
             }
-            // Who serves the slot has changed just now: it is looked at anew.
+            // The owner of the hash slot has just changed: the request is routed anew.
             Next::Elsewhere => Then::Yield,
             Next::Throttled => {
                 connected.begin_to_wait();
@@ -152,7 +153,7 @@ impl Worker {
         }
     }
 
-    /// Leaves a request that takes long to the thread for these; what becomes of its client.
+    /// Offloads a client's long request. Returns how the client continues.
     #[cold]
     fn leave_aside(&mut self, id: ConnectionId) -> Then {
         let Some(connected) = self.sessions.get_mut(id) else {
@@ -182,7 +183,7 @@ impl Worker {
     }
 }
 
-/// What of a worker requests run with.
+/// The parts of a worker that requests run with.
 pub(super) struct Runs<'a> {
     pub(super) node: &'a Arc<Node>,
     pub(super) engine: &'a mut Engine,
@@ -221,7 +222,7 @@ impl Runs<'_> {
         if let Some(replies) = self.held_replies {
             let asks = keeping::waits_of(&connected.session);
             replies.requests_ran(&mut connected.wrote, appended_before, asks);
-            // A look at a connection that ran nothing leaves what was noted in this turn.
+            // A call that ran nothing keeps what this turn has noted.
             if replies.tells_what_is_shown() && outcome.executed > 0 {
                 let session = &connected.session;
                 let may_show_data = self.engine.may_show_data(session, outcome.executed);
@@ -232,8 +233,8 @@ impl Runs<'_> {
     }
 }
 
-/// Whether the request that a client has begun is longer than all clients together may hold: there is
-/// no use in waiting for the rest of it.
+/// Whether the request that a client has begun is longer than the limit of all clients together:
+/// waiting for the rest is useless.
 fn is_beyond_all(
     client: &ClientRecord,
     needed_bytes: usize,

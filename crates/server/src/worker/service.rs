@@ -1,5 +1,5 @@
-//! What the loop asks of a worker: who may come in, what becomes of input, what else a turn does, how long the thread may
-//! sleep, and when replies leave.
+//! A worker's implementation of the loop's interface: accepting connections, handling input, the
+//! other work of a turn, how long the thread may sleep, and when replies leave.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -23,7 +23,7 @@ use super::{Arena, Worker};
 use crate::counters::{Count, bump};
 use crate::replication;
 
-/// How often a stopping worker looks whether it is done.
+/// Interval at which a stopping worker checks whether it is done.
 const STOP_INTERVAL: Duration = Duration::from_millis(1);
 
 impl Service for Worker {
@@ -89,8 +89,8 @@ impl Service for Worker {
         self.turns.ended();
     }
 
-    // Here and where input comes: since this turn began another worker may have told a client that a
-    // setting is changed, and what that client does next counts on it.
+    // The settings are refreshed here and at each input: since this turn began, another worker may
+    // have acknowledged a change of a setting to a client, and that client relies on it.
     fn opened(&mut self, io: &mut Io<'_>, id: ConnectionId, peer: &PeerInfo) {
         self.config.refresh();
         if peer.listener.is_none()
@@ -193,7 +193,7 @@ impl Service for Worker {
             CloseReason::InputLimit => self.counters.bump(Count::QueryLimitCloses),
             _ => {}
         }
-        // What a connection was to be given that ends with its loop, nobody gives it.
+        // A connection that ends with its loop gets nothing more.
         if self.forget(id).is_none() {
             self.forget_forwarding(id, None);
         }
@@ -341,7 +341,7 @@ impl Service for Worker {
 }
 
 impl Worker {
-    /// Looks whether this node may write and answer in this turn.
+    /// Checks whether this node may write and answer in this turn.
     fn begin_turn_under_group(&mut self) {
         self.node.replication.look_at_lease(&self.node);
         if let Some(replies) = &mut self.held_replies {

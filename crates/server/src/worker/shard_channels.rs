@@ -1,4 +1,4 @@
-//! Subscriptions to shard channels end when the hash slot of the channel goes to another shard.
+//! Subscriptions to shard channels end when the hash slot of the channel moves to another shard.
 
 use base::hash_slot;
 use engine::{Topic, TopicKind};
@@ -8,8 +8,8 @@ use reactor::Io;
 use super::{Arena, Worker};
 
 impl Worker {
-    /// Ends the subscriptions to channels whose slots are of this node's shard no more, and tells the clients. What was
-    /// published before comes before that.
+    /// Ends the subscriptions to channels whose hash slots this node's shard no longer has, and
+    /// notifies the clients. Messages that were published earlier come first.
     #[cold]
     pub(super) fn end_shard_subscriptions(&mut self, io: &mut Io<'_>, output: &mut Arena) {
         let routes = self.node.core.shared.hash_slots.routes();

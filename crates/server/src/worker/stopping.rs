@@ -1,29 +1,29 @@
-//! How a worker stops: everybody is sent what is owed to them, for a bounded time.
+//! Stop of a worker: every client is sent its remaining output, for a bounded time.
 
 use reactor::Io;
 
 use super::sessions::Sessions;
 
-/// How long a stopping server waits while nobody takes anything of what they are owed.
+/// Maximum time that a stopping server waits while no client takes any output.
 const QUIET_MS_MAX: u64 = 2_000;
-/// How long it waits for those who take it slowly.
+/// Maximum time that it waits for clients that take output slowly.
 const FLUSH_MS_MAX: u64 = 8_000;
-/// How long it waits then for clients that took everything to close their side. Closing ours
-/// while input is unread would take from them what they have not read yet.
+/// Maximum time that it then waits for clients that took everything to close their side. Closing
+/// our side while input is unread would destroy output that they have not read yet.
 const FAREWELL_MS_MAX: u64 = 100;
 
-/// A stop under way; times are of the monotonic clock.
+/// A stop under way. Times are of the monotonic clock.
 pub(super) struct Stopping {
     began_ms: u64,
-    /// When something was sent last, as far as anybody looked, and how much was sent until then.
+    /// Time of the last check that saw progress, and the bytes sent until then.
     sent_ms: u64,
     sent_bytes: u64,
-    /// Set once all sessions are over.
+    /// Set once all sessions have ended.
     farewell_ms: Option<u64>,
 }
 
 impl Stopping {
-    /// Has every client closed once its output is sent. No request is begun any more.
+    /// Closes every client once its output is sent. No further request begins.
     pub(super) fn begin(sessions: &Sessions, io: &mut Io<'_>, now_ms: u64) -> Self {
         for connected in sessions.iter() {
             io.close_after_flush(connected.id);

@@ -1,4 +1,4 @@
-//! What other nodes answer to clients that forward, what is lost on the way, and what takes too long.
+//! Upstreams of forwarding clients: replies of other nodes, lost connections and timeouts.
 
 use std::sync::atomic::Ordering;
 
@@ -19,7 +19,8 @@ use crate::forward::window::{Aim, Entry, Part, SAVED_BYTES_MAX, Stage, Work};
 use crate::job::Piece;
 
 impl Worker {
-    /// Sends a client the replies that are there, and lets it go on when nothing is on its way any more.
+    /// Sends a client the replies that are ready, and resumes it once no request is pending at
+    /// other nodes.
     pub(super) fn settle(&mut self, io: &mut Io<'_>, id: ConnectionId, forward: &mut Forwarding) {
         let Some(connected) = self.sessions.get_mut(id) else {
             return;
@@ -51,7 +52,7 @@ impl Worker {
         }
     }
 
-    /// What becomes of a client whose last request ran while others were on their way.
+    /// Continues a client whose last request ran here while others were pending at other nodes.
     fn go_on_after(&mut self, io: &mut Io<'_>, id: ConnectionId, outcome: &Outcome) {
         match self.go_on(id, outcome, Verdict::Keep) {
             Then::Pause => {}
@@ -61,7 +62,7 @@ impl Worker {
         }
     }
 
-    /// A connection to another node is there.
+    /// Handles a new connection to another node.
     #[cold]
     pub(super) fn upstream_opened(
         &mut self,
@@ -98,7 +99,7 @@ impl Worker {
         }
     }
 
-    /// There is no connection to another node.
+    /// Handles a failed connection to another node.
     #[cold]
     pub(super) fn not_forwarded(
         &mut self,
@@ -111,8 +112,8 @@ impl Worker {
         });
     }
 
-    /// The connection of a client, or a shared one, that is such a one is lost, or was not made. Clients are answered when they are
-    /// looked after next.
+    /// Marks the upstream for which `is_it` holds as lost: one of `client`, or a shared one. The
+    /// next look at the clients answers them.
     fn lose_upstream(
         &mut self,
         client: Option<ConnectionId>,
@@ -134,8 +135,8 @@ impl Worker {
         self.forwarding.look_due_ms = self.now_ms;
     }
 
-    /// A connection that clients share is lost, or was not made: each hears of what it sent. They are answered when they are
-    /// looked after next.
+    /// Marks a shared upstream as lost, for each request that clients sent on it. The next look at
+    /// the clients answers them.
     fn lose_shared(&mut self, at: usize, reason: &str) {
         let now_ms = self.now_ms;
         let (loss, all_awaited) = self.forwarding.shared.get_mut(at).lose(reason, now_ms);
@@ -150,7 +151,8 @@ impl Worker {
         self.forwarding.look_due_ms = now_ms;
     }
 
-    /// As [`received`](reactor::Service::received), of a connection to another node, or of none.
+    /// As [`received`](reactor::Service::received), for a connection to another node. Closes one
+    /// that is not known.
     #[cold]
     pub(super) fn received_upstream(
         &mut self,
@@ -179,7 +181,7 @@ impl Worker {
         received
     }
 
-    /// Replies of a node to one client.
+    /// Takes a node's replies to one client.
     fn take_replies(
         &mut self,
         io: &mut Io<'_>,
@@ -212,7 +214,7 @@ impl Worker {
         received
     }
 
-    /// Replies of a node to clients that share a connection; those to one client mostly come one after the other.
+    /// Takes a node's replies on a shared upstream. Replies to one client are mostly adjacent.
     fn take_shared_replies(&mut self, io: &mut Io<'_>, at: usize, input: &[u8]) -> Received {
         let now_ms = self.now_ms;
         let mut consumed = 0;
@@ -235,7 +237,7 @@ impl Worker {
             };
             if current.as_ref().is_none_or(|(of, _)| *of != client) {
                 self.settle_current(io, current.take());
-                // A client that is gone has nothing any more that its reply could be for.
+                // The reply is dropped if its client is gone.
                 current = self.take_forwarding(client).map(|it| (client, it));
             }
             if let Some((_, forward)) = &mut current {
@@ -257,7 +259,8 @@ impl Worker {
         }
     }
 
-    /// Whether what is no client's may hold more: what a node answers may be as long as it likes, as for a client of its own.
+    /// Whether the buffers of a connection without client may grow further: a node's reply may have
+    /// any length, as on a connection of one client.
     pub(super) fn upstream_limit(&self, id: ConnectionId) -> Verdict {
         match self.forwarding.has(id) {
             true => Verdict::Keep,
@@ -265,7 +268,7 @@ impl Worker {
         }
     }
 
-    /// A connection ended: one to another node, or a client that had some.
+    /// Handles the end of a connection: of an upstream, or of a client with upstreams.
     pub(super) fn forget_forwarding(&mut self, id: ConnectionId, gone: Option<&Connected>) {
         if let Some(of) = self.forwarding.upstreams.remove(&id) {
             self.forwarding.lost.push(of);
@@ -275,7 +278,7 @@ impl Worker {
         }
     }
 
-    /// Once a turn: what was lost, what takes too long, and what is to be sent again.
+    /// Handles lost upstreams, timeouts and requests to send again. Called once per turn.
     pub(super) fn look_after_forwarding(&mut self, io: &mut Io<'_>) {
         for id in std::mem::take(&mut self.forwarding.unwanted) {
             self.forwarding.upstreams.remove(&id);
@@ -303,7 +306,7 @@ impl Worker {
         }
     }
 
-    /// Gives up on the nodes that have answered nothing on a shared connection for too long.
+    /// Gives up shared upstreams on which nothing was answered for too long.
     fn end_stuck(&mut self, io: &mut Io<'_>) {
         let timeout_ms = self.config.config().cluster.forward_timeout_ms;
         for at in 0..self.forwarding.shared.len() {
@@ -319,7 +322,7 @@ impl Worker {
         }
     }
 
-    /// Closes shared connections that nobody has needed for long.
+    /// Closes shared upstreams that were not needed for long.
     pub(super) fn end_idle_upstreams(&mut self) {
         let ended = self.forwarding.shared.end_idle(self.now_ms);
         self.forwarding.unwanted.extend(ended);
@@ -362,7 +365,7 @@ impl Worker {
                 } else if forward.window.again.is_empty() {
                     forward.send_part(&mut sender, number, part);
                 } else {
-                    // Behind what comes before it.
+                    // Keeps the order: it stays behind the parts before it.
                     forward.window.again.push((number, part));
                 }
             }
@@ -372,7 +375,7 @@ impl Worker {
         Self::send_all(io, &mut self.forwarding.shared);
     }
 
-    /// Gives up on the nodes that do not answer the first request in time on the client's own connections.
+    /// Gives up the client's own upstreams that do not answer the first request in time.
     fn end_overdue(
         &mut self,
         io: &mut Io<'_>,
@@ -410,7 +413,8 @@ impl Worker {
         }
     }
 
-    /// Sends a request again that waited for a key here whose slot went; false where that is none.
+    /// Sends a request again that waited here for a key whose hash slot moved away. Returns false
+    /// if `reply` does not say so.
     #[cold]
     pub(super) fn forward_waiter(&mut self, id: ConnectionId, reply: &[Piece]) -> bool {
         let head = reply.first().map_or(&[][..], Piece::as_slice);
@@ -439,7 +443,7 @@ impl Worker {
         let Some(connected) = self.sessions.get_mut(id) else {
             return false;
         };
-        // Nothing of it is on its way: it waited.
+        // The client waited, so none of its requests is pending at other nodes.
         forward.enter_lane(&connected.session, true);
         let aim = first_aim(self.node.core.env.table, &connected.session, &routes, &raw);
         let start = forward.window.bytes.len();
@@ -456,7 +460,7 @@ impl Worker {
             began_ms: self.now_ms,
         });
         forward.window.is_barrier = true;
-        // It waits as it did.
+        // The client keeps waiting.
         forward.is_paused = true;
         forward.try_again(self.now_ms, number, 0);
         self.put_forwarding(id, forward);
@@ -464,14 +468,14 @@ impl Worker {
     }
 }
 
-/// Notes that a connection is there; false where it is not wanted any more.
+/// Records that a connection is open. Returns false if it is no longer wanted.
 fn open(upstreams: &mut Upstreams, link: ConnectionId, serial: u64) -> bool {
     let mut all = upstreams.iter_mut();
     let wanted = all.find(|it| it.serial == serial && it.link == Link::Dialling);
     wanted.map(|it| it.link = Link::Open(link)).is_some()
 }
 
-/// Hands a reply to the client that waits for it.
+/// Passes a reply to the client that waits for it.
 fn hand_on(forward: &mut Forwarding, awaited: Awaited, reply: &[u8], now_ms: u64) {
     match awaited {
         Awaited::Silent => {}
@@ -488,7 +492,7 @@ fn needs(consumed: usize, needed: usize) -> Received {
     }
 }
 
-/// The slot of a request that waited for keys.
+/// Returns the destination of a request that waited for keys.
 fn first_aim(table: &'static engine::Table, session: &Session, routes: &Routes, raw: &[u8]) -> Aim {
     let mut batch = Batch::new();
     let mut decoder = protocol::Decoder::new();
@@ -503,7 +507,7 @@ fn first_aim(table: &'static engine::Table, session: &Session, routes: &Routes, 
     let way = request.map(|request| rules.way(session, request, raw, &mut Vec::new()));
     match way {
         Some(Way::One(_, part)) => part.aim,
-        // It is this node's again.
+        // The hash slot is this node's again.
         _ => routes
             .endpoints
             .get(usize::from(routes.own))

@@ -1,5 +1,5 @@
-//! Clients that wait, for keys, for an offloaded request, for pushes to be delivered or for the end of a pause: how they
-//! begin to, and how they are answered or go on.
+//! Clients that wait: for keys, for an offloaded request, for delivery of pushes, or for the end of
+//! a pause. How their waits begin, and how they are answered or resumed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use crate::port::Port;
 use crate::replication::Watermarks;
 
 impl Worker {
-    /// Lets a client wait for keys.
+    /// Makes a client wait for keys.
     #[cold]
     pub(super) fn begin_wait(&mut self, id: ConnectionId) -> Then {
         let Some(connected) = self.sessions.get_mut(id) else {
@@ -36,7 +36,7 @@ impl Worker {
         requests.store(counted.saturating_sub(1), Ordering::Relaxed);
         connected.owes_request = counted > 0;
         connected.begin_to_be_blocked();
-        // It may have been answered since, by who has said then that it waits no more.
+        // Another thread may have answered it since, and has then already cleared the flag.
         if let Some(wait) = &connected.session.wait
             && !wait.waiter.waits()
         {
@@ -47,7 +47,7 @@ impl Worker {
         Then::Pause
     }
 
-    /// Lets a client wait for keys whose request ran aside, unless it was answered meanwhile.
+    /// Makes a client wait for keys whose request was offloaded, unless it was answered meanwhile.
     pub(super) fn begin_wait_from_aside(&mut self, id: ConnectionId, timeout_ms: Option<u64>) {
         let Some(connected) = self.sessions.get_mut(id) else {
             return;
@@ -66,7 +66,7 @@ impl Worker {
         }
     }
 
-    /// Forgets what a client waited for that is answered with `reply`.
+    /// Ends the wait of a client that is answered with `reply`.
     pub(super) fn end_wait(&mut self, id: ConnectionId, reply: &Answer) {
         if let Some(connected) = self.sessions.get_mut(id) {
             let head = reply.first().map_or(&[][..], Piece::as_slice);
@@ -75,7 +75,7 @@ impl Worker {
         }
     }
 
-    /// Answers those who have waited long enough for keys.
+    /// Answers the clients whose waits for keys have reached their deadline.
     pub(super) fn end_overdue_waits(&mut self, io: &mut Io<'_>, output: &mut Arena) {
         let node = Arc::clone(&self.node);
         let progress = Watermarks(&node);
@@ -84,7 +84,7 @@ impl Worker {
                 continue;
             };
             connected.wait_end = None;
-            // Somebody else may just have answered.
+            // Another thread may just have answered it.
             if let Some(reply) = self.engine.give_up(&mut connected.session, &progress) {
                 self.forget_wait_end(id);
                 self.answer(io, output, id, vec![Piece::Short(reply)]);
@@ -94,12 +94,12 @@ impl Worker {
         self.counters.timeouts.set(count as u64);
     }
 
-    /// Gives those who wait for keys another try, if keys changed otherwise than by a command.
+    /// Retries the waits for keys, if keys changed otherwise than by a command.
     pub(super) fn serve(&mut self) {
         self.engine.serve(&mut Port::new(&self.node, false));
     }
 
-    /// Sends the reply of a request that was offloaded, and lets its client go on.
+    /// Sends the reply of an offloaded request, and resumes its client.
     pub(super) fn answer(
         &mut self,
         io: &mut Io<'_>,
@@ -138,7 +138,7 @@ impl Worker {
         io.resume(id);
     }
 
-    /// Notes up to where others appended for a client that is answered now.
+    /// Records up to which log sequence other threads appended for a client that is answered now.
     pub(super) fn note_answer(&mut self, id: ConnectionId, log_end: Option<u64>) {
         if let Some(log_end) = log_end
             && let Some(replies) = &mut self.held_replies
@@ -148,7 +148,7 @@ impl Worker {
         }
     }
 
-    /// Lets publishers go on that wait until what they published is delivered.
+    /// Resumes publishers that wait until their messages are delivered.
     pub(super) fn resume_throttled(&mut self, io: &mut Io<'_>) {
         for id in std::mem::take(&mut self.throttled) {
             if let Some(connected) = self.sessions.get_mut(id) {
@@ -158,8 +158,8 @@ impl Worker {
         }
     }
 
-    /// Lets clients go on that wait for keys. Those that wait for a request of their own have no
-    /// input that could be looked at before the reply is written.
+    /// Resumes clients that wait for keys. Clients that wait for their own offloaded request have
+    /// no input that could be processed before its reply is written.
     pub(super) fn resume_waiting(&mut self, io: &mut Io<'_>) {
         for id in std::mem::take(&mut self.waiting) {
             if let Some(connected) = self.sessions.get_mut(id) {
@@ -169,7 +169,7 @@ impl Worker {
         }
     }
 
-    /// Lets a client go on, if it waits.
+    /// Resumes a client, if it waits.
     pub(super) fn resume_one(&mut self, io: &mut Io<'_>, id: ConnectionId) {
         let Some(at) = self.waiting.iter().position(|one| *one == id) else {
             return;
@@ -181,7 +181,7 @@ impl Worker {
         }
     }
 
-    /// Lets clients go on that wait for the end of CLIENT PAUSE.
+    /// Resumes clients that wait for the end of CLIENT PAUSE.
     pub(super) fn resume_paused(&mut self, io: &mut Io<'_>) {
         if self.paused_count == 0 {
             return;
@@ -196,7 +196,7 @@ impl Worker {
         }
     }
 
-    /// How long the pause of clients still lasts; `None` when nobody waits here.
+    /// Returns the remaining time of the pause, or `None` if no client waits here.
     pub(super) fn pause_left(&self) -> Option<Duration> {
         if self.paused_count == 0 {
             return None;
@@ -204,7 +204,7 @@ impl Worker {
         let gate = &self.node.core.shared.gate;
         let until_unix_ms = gate.paused_until_unix_ms();
         if until_unix_ms == 0 && (gate.changes_role() || gate.has_no_office()) {
-            // Who ends that says so.
+            // The thread that ends such a pause notifies the workers.
             return None;
         }
         let left_ms = until_unix_ms.saturating_sub(self.node.core.clock.now_unix_ms());

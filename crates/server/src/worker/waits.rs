@@ -1,6 +1,7 @@
-//! When the clients of one worker have waited long enough for keys.
+//! Deadlines of the waits for keys of one worker's clients.
 //!
-//! Ordered by time, so that the loop sleeps until the first of them and nobody looks at the others.
+//! They are ordered by time, so that the loop sleeps until the first one and does not check the
+//! others.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,17 +9,17 @@ use std::time::Duration;
 use base::clock::Clock;
 use reactor::ConnectionId;
 
-/// When a wait ends at the latest: nanoseconds of the monotonic clock, and the waiter's ticket.
+/// Deadline of a wait: nanoseconds of the monotonic clock, and the waiter's ticket.
 pub(super) type WaitEnd = (u64, u64);
 
-/// The ends of all waits that have one.
+/// The deadlines of all waits that have one.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
     ends: BTreeMap<WaitEnd, ConnectionId>,
 }
 
 impl Waits {
-    /// Notes that a wait that begins now ends after `timeout_ms`.
+    /// Adds a wait that begins now and ends after `timeout_ms`.
     pub(super) fn add(
         &mut self,
         clock: &dyn Clock,
@@ -32,18 +33,18 @@ impl Waits {
         end
     }
 
-    /// Forgets one.
+    /// Removes a deadline.
     pub(super) fn remove(&mut self, end: WaitEnd) {
         self.ends.remove(&end);
     }
 
-    /// A client whose time is over, if there is one; it is forgotten.
+    /// Removes and returns a client whose deadline has passed, if there is one.
     pub(super) fn take_over(&mut self, clock: &dyn Clock) -> Option<ConnectionId> {
         let first = self.ends.first_entry()?;
         (first.key().0 <= clock.monotonic_ns()).then(|| first.remove())
     }
 
-    /// How long until the first is over.
+    /// Returns the time until the first deadline.
     pub(super) fn left(&self, clock: &dyn Clock) -> Option<Duration> {
         let ((end_ns, _), _) = self.ends.first_key_value()?;
         Some(Duration::from_nanos(
@@ -51,7 +52,7 @@ impl Waits {
         ))
     }
 
-    /// How many there are.
+    /// Returns the number of deadlines.
     pub(super) fn len(&self) -> usize {
         self.ends.len()
     }

@@ -1,4 +1,4 @@
-//! Directives of cluster mode: those that work, and those that nothing depends on.
+//! Directives of cluster mode: those with an effect, and those without.
 
 use super::super::directive::Directive;
 use super::super::value::Kind;

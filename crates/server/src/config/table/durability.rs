@@ -1,7 +1,7 @@
-//! Directives about what is kept on disk.
+//! Directives about data on disk.
 //!
-//! What of it this version does not do yet is a row of its own kind (`fixed`); making it do so means
-//! taking that away here, and giving `save` its default.
+//! A feature that this version lacks is a row of kind `fixed`. Once it is implemented, remove
+//! `fixed` here, and give `save` its default.
 
 use super::super::directive::Directive;
 use super::super::durability::{DurabilityLevel, QuorumReads};
@@ -23,29 +23,29 @@ pub(crate) const LOG_LEVELS: [(&str, DurabilityLevel); 3] = [
     ("always", DurabilityLevel::Always),
     ("no", DurabilityLevel::Os),
 ];
-/// What a save leaves; whether an RDB file is among it.
+/// Spellings of the formats that a save writes; `true` if an RDB file is included.
 pub(crate) const CHECKPOINT_FORMATS: [(&str, bool); 2] = [("iolite", false), ("rdb", true)];
 /// What reads at level quorum wait for.
 pub(crate) const QUORUM_READS: [(&str, QuorumReads); 2] = [
     ("lease", QuorumReads::Lease),
     ("confirm", QuorumReads::Confirm),
 ];
-/// The points that `durability checkpoint` sets where there are none: Redis' own.
+/// The save points that `durability checkpoint` sets if there are none: Redis' defaults.
 pub(crate) const SAVE_POINTS: [(u64, u64); 3] = [(3600, 1), (300, 100), (60, 10_000)];
 
-/// Words that say how a signal stops the server.
+/// Words that say how the server shuts down at a signal.
 pub(crate) const AT_SHUTDOWN: &[&str] = &["default", "save", "nosave", "now", "force"];
 const LEVEL: Kind = Kind::Choice(&super::works::spellings(DURABILITY_LEVELS));
 const READS: Kind = Kind::Choice(&super::works::spellings(QUORUM_READS));
 const LOG_LEVEL: Kind = Kind::Choice(&super::works::spellings(LOG_LEVELS));
 const CHECKPOINT_FORMAT: Kind = Kind::Choice(&super::works::spellings(CHECKPOINT_FORMATS));
-/// Less would have a checkpoint wait for itself.
+/// With less, a checkpoint would wait for itself.
 const CHECKPOINT_BUFFER: Kind = Kind::Memory {
     min: 1 << 20,
     max: LONG_MAX,
 };
 
-/// A file takes a sync of its own to begin.
+/// Each new file costs a sync.
 const LOG_SEGMENT: Kind = Kind::Memory {
     min: 64 << 10,
     max: 1 << 40,

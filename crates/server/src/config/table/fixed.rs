@@ -1,6 +1,6 @@
-//! Directives of things this version does not have: only the value that says so is accepted.
+//! Directives of features that this version lacks: only the value that says so is accepted.
 //!
-//! A row leaves this file when the thing arrives.
+//! A row leaves this file when its feature is implemented.
 
 use super::super::directive::Directive;
 use super::super::value::Kind;
@@ -15,7 +15,7 @@ const NO_USER_DATA: &str = "logs no user data";
 const NO_DEPRECATED_API: &str = "lets no script change what others see";
 const NO_RDMA: &str = "does not speak RDMA";
 
-/// Words of Redis' files that are no directives with a value, and why they are refused.
+/// Words of Redis' files that are not directives with a value, and the reasons for refusing them.
 pub(crate) const REFUSED_WORDS: &[(&str, &str)] = &[
     ("loadmodule", "loads no modules"),
     ("sentinel", "has no sentinel mode"),

@@ -6,20 +6,20 @@ use super::super::value::{Kind, Value};
 
 /// Less leaves no time for heartbeats.
 const TIMEOUT_MS_MIN: i128 = 150;
-/// An hour: nobody waits longer for a failover.
+/// An hour: no failover takes longer.
 const TIMEOUT_MS_MAX: i128 = 3_600_000;
 const TIMEOUT: Kind = Kind::Integer {
     min: TIMEOUT_MS_MIN,
     max: TIMEOUT_MS_MAX,
 };
 
-/// So long the members of a shard are waited for that are not back from a restart of all.
+/// Time that a shard waits, after a restart of all its members, for members that are not back.
 const RECOVERY: Kind = Kind::Integer {
     min: 0,
     max: TIMEOUT_MS_MAX,
 };
 
-/// A voter that is gone for shorter than that is waited for; a day at most.
+/// Time that a lost voter may be away before it is replaced; a day at most.
 const REPLACEMENT: Kind = Kind::Integer {
     min: 1_000,
     max: 86_400_000,
@@ -30,7 +30,7 @@ const PORT: Kind = Kind::Integer {
     max: 65_535,
 };
 
-/// 0 stands for the newest one that this server knows.
+/// 0 means the newest level that this server knows.
 const LEVEL: Kind = Kind::Integer {
     min: 0,
     max: cluster::state::FEATURE_LEVEL as i128,
@@ -58,7 +58,7 @@ pub(super) const ROWS: &[Directive] = &[
     Directive::new("sentinel-master-name", Kind::Text, "mymaster").admit(master_name),
 ];
 
-/// What nodes have in common, with commas between.
+/// A comma-separated list of what nodes share.
 fn shared_things(value: Value) -> Result<Value, String> {
     match &value {
         Value::Text(text) if Shares::of(text).is_none() => {
@@ -68,7 +68,7 @@ fn shared_things(value: Value) -> Result<Value, String> {
     }
 }
 
-/// A word that stands in messages between others.
+/// A word that appears among others in messages.
 fn master_name(value: Value) -> Result<Value, String> {
     match &value {
         Value::Text(name)
@@ -80,7 +80,7 @@ fn master_name(value: Value) -> Result<Value, String> {
     }
 }
 
-/// Each `HOST[:PORT[@LINK_PORT]]`.
+/// A list of `HOST[:PORT[@LINK_PORT]]`.
 fn nodes_to_ask(value: Value) -> Result<Value, String> {
     let Value::Words(words) = &value else {
         return Ok(value);

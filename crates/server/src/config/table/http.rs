@@ -13,9 +13,9 @@ pub(crate) const METRICS_AUTH: [(&str, MetricsAuth); 3] = [
     ("yes", MetricsAuth::Yes),
 ];
 const AUTH: Kind = Kind::Choice(&spellings(METRICS_AUTH));
-/// Addresses, and names of hosts.
+/// Addresses and host names.
 const NAMES: Kind = words(64);
-/// Half a day, and a month.
+/// Half a day; the maximum is a month.
 const TTL_DEFAULT: &str = "43200";
 const TTL_S_MAX: i128 = 2_592_000;
 /// A day.

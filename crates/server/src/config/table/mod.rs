@@ -1,7 +1,7 @@
-//! The table of directives. A directive is described here, in one row, and nowhere else.
+//! The table of directives. Each directive is described here, in one row, and nowhere else.
 //!
-//! Defaults are Redis' where a tool could look, except where this server can do better or does not
-//! do the thing at all: `threads` follows the machine.
+//! Defaults are Redis' if a tool could look at them, unless this server can do better or lacks the
+//! feature: `threads` follows the machine.
 
 mod cluster;
 mod durability;

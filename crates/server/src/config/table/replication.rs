@@ -1,4 +1,4 @@
-//! Directives of replication: those that work, those that nothing depends on, and those with one value.
+//! Directives of replication: those with an effect, those without, and those with only one value.
 
 use super::super::directive::Directive;
 use super::super::value::{Kind, Value};
@@ -82,7 +82,7 @@ const ENCRYPTS: &[&str] = &["auto", "yes", "no"];
 const ON_UNKNOWN: &[&str] = &["stop", "skip"];
 const ON_ERROR: &[&str] = &["ignore", "panic", "panic-on-replicas"];
 
-/// A host and a port, or nobody.
+/// A host and a port, or none.
 fn port_of_a_primary(value: Value) -> Result<Value, String> {
     let Value::Words(words) = &value else {
         return Ok(value);

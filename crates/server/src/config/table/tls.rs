@@ -23,7 +23,7 @@ const CLIENT_CERTIFICATE: Kind = Kind::Choice(&spellings(CLIENT_CERTIFICATES));
 const USER_FIELD: Kind = Kind::Choice(&spellings(USER_FIELDS));
 
 const PORT: Directive = Directive::new("tls-port", integer(0, PORT_MAX), "0");
-// At start: workers tell its connections by the port.
+// Only at start, because workers recognise its connections by the port.
 const MEMCACHED_PORT: Directive =
     Directive::new("tls-memcached-port", integer(0, PORT_MAX), "0").at_start();
 const UNIX_SOCKET: Directive = Directive::new("tls-unixsocket", TEXT, "").at_start();

@@ -1,7 +1,7 @@
-//! Directives that are accepted though nothing depends on them, because nobody could miss it.
+//! Directives that are accepted without effect, because users do not need the effect.
 //!
-//! Closed: a row enters with its reason, and never one that leaves less durable, less secure or
-//! larger than it says. The ones a user sets are named in a line at start.
+//! This list is closed. A new row needs a reason, and must not leave the server less durable, less
+//! secure or larger than the directive says. A line at start names those that the user sets.
 
 use super::super::directive::Directive;
 use super::super::value::Kind;
@@ -35,7 +35,7 @@ const NO_ASSERTIONS: &str = "there is no such aid for debugging";
 const NOT_COPIED: &str = "long replies are always sent from where the values lie";
 const DEFRAG_STEPS: &str = "records are moved in short steps between commands";
 
-/// Words of older files that mean nothing any more; each takes one argument.
+/// Words of older files that no longer mean anything; each takes one argument.
 pub(crate) const FORGOTTEN_WORDS: &[&str] = &[
     "list-max-ziplist-entries",
     "list-max-ziplist-value",

@@ -1,4 +1,4 @@
-//! Directives that do what their name says.
+//! Directives that have an effect.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -20,18 +20,18 @@ use crate::identity::REDIS_VERSION;
 use crate::log::Level;
 use base::os_error::system_reason;
 
-/// Addresses of `bind`.
+/// Maximum number of addresses of `bind`.
 const ADDRESSES_MAX: usize = 16;
-/// Databases that have a number of 16 bits.
+/// Maximum number of databases: their numbers have 16 bits.
 const DATABASES_MAX: i128 = 65_535;
-/// Worker threads.
+/// Maximum number of worker threads.
 const THREADS_MAX: i128 = 128;
-/// Housekeeping turns a second; values outside are brought inside.
+/// Range of housekeeping turns per second; values outside are clamped.
 const HZ: (i128, i128) = (1, 500);
-/// Scores of `oom-score-adj-values`: of a primary, of a replica, of a child.
+/// Number of scores in `oom-score-adj-values`: for a primary, a replica and a child.
 const OOM_SCORES_COUNT: usize = 3;
 const OOM_SCORE_MAX: i32 = 2000;
-/// Least value of the limits that a client's input runs into.
+/// Minimum of the limits on a client's input.
 const INPUT_LIMIT_MIN: i128 = 1 << 20;
 
 /// Spellings of [`Permission`].
@@ -40,7 +40,7 @@ pub(crate) const PERMISSIONS: [(&str, Permission); 3] = [
     ("yes", Permission::Yes),
     ("local", Permission::Local),
 ];
-/// Whether new users may use all channels.
+/// Spellings of whether new users may use all channels.
 pub(crate) const CHANNEL_DEFAULTS: [(&str, bool); 2] =
     [("allchannels", true), ("resetchannels", false)];
 /// Spellings of [`Supervised`].
@@ -58,7 +58,7 @@ pub(crate) const LEVELS: [(&str, Level); 5] = [
     ("warning", Level::Warning),
     ("nothing", Level::Nothing),
 ];
-/// Facilities of the machine's log, by the numbers of RFC 3164.
+/// Facilities of the machine's log, with the numbers of RFC 3164.
 pub(crate) const FACILITIES: [(&str, u8); 9] = [
     ("user", 1),
     ("local0", 16),
@@ -97,7 +97,7 @@ const SUPERVISOR: Kind = Kind::Choice(&spellings(SUPERVISORS));
 const LEVEL: Kind = Kind::Choice(&spellings(LEVELS));
 const OOM_SCORE: Kind = Kind::Choice(&spellings(OOM_SCORES));
 const EVICTION_POLICY: Kind = Kind::Choice(&spellings(EVICTION_POLICIES));
-/// Patterns that the audit log is filtered by, at most.
+/// Maximum number of patterns that filter the audit log.
 const PATTERNS_MAX: usize = 64;
 const PATTERNS: Kind = words(PATTERNS_MAX);
 const ADDRESSES: Kind = Kind::Words {
@@ -130,7 +130,7 @@ const ITEM: Kind = Kind::Memory {
 
 #[rustfmt::skip] // One row, one directive.
 pub(super) const MEMCACHED: &[Directive] = &[
-    // At start: workers tell its connections by the port.
+    // Only at start, because workers recognise its connections by the port.
     Directive::new("memcached-port", integer(0, PORT_MAX), "0").at_start(),
     Directive::new("memcached-user", TEXT, ""),
     Directive::new("memcached-item-size-max", ITEM, "1048576"),
@@ -233,7 +233,7 @@ pub(super) const OBSERVATION: &[Directive] = &[
     Directive::new("notify-keyspace-events", Kind::Notifications, ""),
 ];
 
-/// Sizes at which collections change their form.
+/// Sizes at which collections change their encoding.
 #[rustfmt::skip] // One row, one directive.
 pub(super) const THRESHOLDS: &[Directive] = &[
     Directive::new("hash-max-listpack-entries", LONG_COUNT, "512")
@@ -275,7 +275,7 @@ fn numbered_databases(value: Value) -> Result<Value, String> {
     }
 }
 
-/// Zero threads mean as many as the machine runs at a time.
+/// Replaces 0 with the number of threads that the machine runs at a time.
 fn threads_of_the_machine(value: Value) -> Result<Value, String> {
     let Value::Integer(0) = value else {
         return Ok(value);
@@ -284,7 +284,7 @@ fn threads_of_the_machine(value: Value) -> Result<Value, String> {
     Ok(Value::Integer(processors.min(THREADS_MAX)))
 }
 
-/// A score for each part that a server may have.
+/// Checks for one score per role that a server may have.
 fn oom_scores(value: Value) -> Result<Value, String> {
     let Value::Words(words) = &value else {
         return Ok(value);
@@ -308,7 +308,7 @@ fn oom_scores(value: Value) -> Result<Value, String> {
     }
 }
 
-/// Two spellings of the same, of which one is shown.
+/// Merges two spellings of the same value into the one that is shown.
 fn one_name_for_relative(value: Value) -> Result<Value, String> {
     let is_relative = |at: usize| OOM_SCORES[at].1 == OomScore::Relative;
     Ok(match value {
@@ -322,7 +322,7 @@ fn one_name_for_relative(value: Value) -> Result<Value, String> {
     })
 }
 
-/// Clients take the version apart.
+/// Checks for a version of three numbers, because clients parse it.
 fn three_numbers(value: Value) -> Result<Value, String> {
     let Value::Text(text) = &value else {
         return Ok(value);
@@ -344,7 +344,7 @@ fn hz_in_range(value: Value) -> Result<Value, String> {
     }
 }
 
-/// Hundredths, written as short as they can be.
+/// Writes percentages as short as possible.
 fn percentiles(value: Value) -> Result<Value, String> {
     let Value::Words(words) = value else {
         return Ok(value);
@@ -369,7 +369,7 @@ fn percentiles(value: Value) -> Result<Value, String> {
 fn existing_directory(value: Value) -> Result<Value, String> {
     if let Value::Text(path) = &value {
         let path = Path::new(std::ffi::OsStr::from_bytes(path));
-        // Reading the entry of `.` inside fails for whatever is not a directory.
+        // Reading the entry `.` inside fails if the path is not a directory.
         std::fs::metadata(path.join(".")).map_err(|error| system_reason(&error))?;
     }
     Ok(value)
@@ -400,19 +400,19 @@ pub(crate) const TIER_IOS: [(&str, TierIo); 3] = [
 ];
 const TIER_IO: Kind = Kind::Choice(&spellings(TIER_IOS));
 
-/// An entry's length has 20 bits, in units of 16 bytes.
+/// The length field of an entry has 20 bits, in units of 16 bytes.
 const TIER_VALUE: Kind = Kind::Memory {
     min: 1,
     max: (16 << 20) - 1024,
 };
 
-/// An entry's offset has 22 bits, in units of 16 bytes.
+/// The offset field of an entry has 22 bits, in units of 16 bytes.
 const TIER_SEGMENT: Kind = Kind::Memory {
     min: 1 << 16,
     max: 1 << 26,
 };
 
-/// Values out of memory.
+/// Directives of the tier.
 #[rustfmt::skip] // One row, one directive.
 pub(super) const TIER: &[Directive] = &[
     Directive::new("tier-path", TEXT, "").at_start(),

@@ -1,11 +1,11 @@
-//! Two views of durability that say the same.
+//! The two views of durability agree.
 
 use super::super::directives;
 use super::super::rewrite::rewritten;
 use super::super::value::Gathering;
 use super::super::{DurabilityLevel, SavePoint, Settings};
 
-/// Sets one directive, whatever this version does about it.
+/// Sets one directive, whether or not this version supports the value.
 fn assign(settings: &mut Settings, name: &str, value: &str) {
     let (at, row, _) = directives::find(name.as_bytes()).unwrap();
     let words: Vec<Vec<u8>> = if row.kind.takes_words() {
@@ -16,7 +16,7 @@ fn assign(settings: &mut Settings, name: &str, value: &str) {
     settings.assign(at, &words, Gathering::Anew).unwrap();
 }
 
-/// `durability`, `appendonly`, `appendfsync` and `save`, as CONFIG GET shows them.
+/// Returns `durability`, `appendonly`, `appendfsync` and `save`, as CONFIG GET shows them.
 fn shown(settings: &Settings) -> String {
     let names = ["durability", "appendonly", "appendfsync", "save"];
     let values = names.map(|name| {
@@ -26,7 +26,7 @@ fn shown(settings: &Settings) -> String {
     values.join("|")
 }
 
-/// What the views show after some settings, one after the other.
+/// Returns the views after several settings, one after the other.
 fn after(pairs: &[(&str, &str)]) -> String {
     let mut settings = Settings::default();
     assign(&mut settings, "save", "");

@@ -1,4 +1,4 @@
-//! Files, the environment, and what they are refused for.
+//! Files and the environment, and the reasons for refusing them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use super::super::{Loader, OutputLimit};
 use super::{load, variables};
 
-/// A directory that goes away with its test.
+/// A directory that is removed with its test.
 struct Folder(TempDir);
 
 impl Folder {
@@ -208,7 +208,7 @@ fn links_show_certificates_where_either_of_redis_two_kinds_does() {
         ("tls-cluster yes\ncluster-group yes", true),
         ("tls-cluster yes\njoin db1", true),
         ("cluster-enabled yes", false),
-        // As in Redis, where there is no cluster bus without a cluster.
+        // As in Redis, which has no cluster bus without a cluster.
         ("tls-cluster yes", false),
     ] {
         let replication = load(text).unwrap().config().replication;

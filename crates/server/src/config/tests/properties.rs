@@ -1,4 +1,4 @@
-//! What holds for every file.
+//! Properties that hold for every file.
 
 use proptest::prelude::*;
 
@@ -12,7 +12,7 @@ fn load_bytes(text: &[u8]) -> Option<Settings> {
     Some(loader.finish().ok()?.settings)
 }
 
-/// A word as a file may have it: plain, quoted, broken.
+/// A word that a file may contain: plain, quoted, broken.
 fn word() -> impl Strategy<Value = String> {
     let values = prop::sample::select(vec![
         "",

@@ -1,4 +1,4 @@
-//! The list of all directives for readers, `docs/reference/configuration.md`, follows the table.
+//! The list of all directives for readers, `docs/reference/configuration.md`, matches the table.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -107,7 +107,7 @@ fn reference() -> String {
     text
 }
 
-/// Names, default and rule of change.
+/// Returns names, default and rule of change.
 fn cells(row: &Directive) -> (String, String, &'static str) {
     let names: Vec<String> = row.names().map(|name| format!("`{name}`")).collect();
     let default = match row.name {

@@ -9,13 +9,13 @@ use super::{load, set};
 
 /// A file that uses every kind of line.
 const BEFORE: &str = include_str!("rewrite/before.conf");
-/// The same after CONFIG REWRITE with nothing changed.
+/// The same file after CONFIG REWRITE without changes.
 const UNCHANGED: &str = include_str!("rewrite/unchanged.conf");
-/// The same after some CONFIG SET.
+/// The same file after some CONFIG SET.
 const CHANGED: &str = include_str!("rewrite/changed.conf");
 
-/// What CONFIG REWRITE makes of `old` after `pairs` were set. The line of `dir`, which depends on
-/// where the tests run, reads `dir "HERE"`.
+/// Returns the result of CONFIG REWRITE on `old` after `pairs` were set. The line of `dir`, which
+/// depends on where the tests run, reads `dir "HERE"`.
 fn after(old: &str, pairs: &[(&str, &str)]) -> String {
     let settings = load(old).unwrap();
     let config = SharedConfig::new(settings, Origin::default());

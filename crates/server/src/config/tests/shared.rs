@@ -6,7 +6,7 @@ use super::super::shared::OWN_AT_START;
 use super::super::{ApplyError, Change, ConfigReader};
 use super::{get, set, shared, value_of};
 
-/// The refusal of one pair, from after the constant part.
+/// Returns the error for one pair, without its constant prefix.
 fn refusal(name: &str, value: &str) -> String {
     let text = set(&shared(""), &[(name, value)]).unwrap_err();
     let start = "ERR CONFIG SET failed (possibly related to argument '";
@@ -302,7 +302,7 @@ fn readers_do_not_wait_for_a_change_and_writers_need_not() {
     let made = config.set_unless_slow(&pairs, false, &is_quick, &mut |_| Ok(()));
     made.unwrap().unwrap();
     assert_eq!(value_of(&config, "timeout"), "8");
-    // What is not to be had at all is said at once, and what changes nothing is done.
+    // Invalid pairs are refused at once, and pairs that change nothing succeed at once.
     let mut never = |_: &Change<'_>| panic!("made");
     let same = config.set_unless_slow(&pairs, false, &|_| true, &mut never);
     same.unwrap().unwrap();

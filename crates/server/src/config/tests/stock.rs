@@ -2,7 +2,7 @@
 
 use super::load;
 
-/// The versions that [`ROWS`] tells of, in the order of its marks.
+/// The versions of [`ROWS`], in the order of its marks.
 const VERSIONS: [&str; 9] = [
     "Redis 6.2",
     "Redis 7.0",
@@ -15,7 +15,7 @@ const VERSIONS: [&str; 9] = [
     "Valkey 9.0",
 ];
 
-/// Lines that stand in the files of all versions, and give one directive several times.
+/// Lines that are in the files of all versions and repeat one directive.
 const OUTPUT_LIMITS: &str = "client-output-buffer-limit normal 0 0 0
 client-output-buffer-limit replica 256mb 64mb 60
 client-output-buffer-limit pubsub 32mb 8mb 60
@@ -50,7 +50,7 @@ fn every_version_has_its_directives() {
     }
 }
 
-/// A line as the stock files write it.
+/// Returns a line as the stock files write it.
 fn line(name: &str, default: &str) -> String {
     if default.is_empty() || name == "proc-title-template" {
         format!("{name} \"{default}\"\n")

@@ -1,4 +1,4 @@
-//! The rows of the table, taken together.
+//! Checks of the table as a whole.
 
 use std::collections::HashSet;
 

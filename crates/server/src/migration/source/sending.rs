@@ -1,4 +1,4 @@
-//! What an attempt sends: the copy and what the log says after it, or the keys of slots that have few.
+//! What an attempt sends: the copy and the log after it, or the keys of slots that have few.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,24 +13,24 @@ use super::super::{SHARE, trim};
 use super::{ANSWER_TIME, Attempt, LOOK, Leave, SHORT_LOOK, Stopped};
 use crate::replication::Frames;
 
-/// Pieces of data are of so many bytes, or of one longer command.
+/// Length of a piece of data, unless one command is longer.
 const PIECE_BYTES: usize = 256 << 10;
-/// A message is not longer.
+/// Maximum length of a message.
 const MESSAGE_BYTES: usize = 512 << 10;
-/// Buckets that the scanner passes at a time.
+/// Buckets that the scanner passes in one step.
 const STEP_BUCKETS: usize = 256;
-/// Writes wait when sending and applying what was written meanwhile took no longer than this, ...
+/// Writes are paused once sending and applying the concurrent writes took at most this long, ...
 const LAG_MS: u64 = 20;
-/// ... or after so many times.
+/// ... or after this number of rounds.
 const ROUNDS_MAX: u32 = 3;
-/// From this share on the copy presses, and the target no longer gives way.
+/// Share from which on the copy is urgent, and the target no longer yields.
 const PRESSED_SHARE: u64 = 2 * SHARE;
-/// Slots with no more keys, which take no more memory, are sent while writes wait.
+/// Maximum number of keys and their memory for slots that are sent while writes wait.
 const SMALL_KEYS: u64 = 50_000;
 const SMALL_BYTES: u64 = 8 << 20;
 
 impl Attempt<'_> {
-    /// Whether the keys are so few and short that they are sent while writes wait.
+    /// Whether the keys are few and short enough to be sent while writes wait.
     pub(super) fn is_small(&mut self, begin: &Begin) -> bool {
         let databases = 0..self.node.core.store.databases();
         let all: usize = databases.map(|one| self.handle.len(one)).sum();
@@ -38,7 +38,8 @@ impl Attempt<'_> {
         begin.keys <= SMALL_KEYS && begin.bytes <= SMALL_BYTES && all <= KEYS_MAX && !has_cold
     }
 
-    /// Moves slots with few keys, which are found by name: without a cut, and without a walk for each.
+    /// Moves slots with few keys, which are found by name: needs neither a cut nor a walk over the
+    /// keyspace per move.
     pub(super) fn move_small(&mut self, leave: &Leave<'_>) -> Result<Vec<Named>, Stopped> {
         let node = Arc::clone(self.node);
         let mut place = node.migrations.directory();
@@ -59,7 +60,7 @@ impl Attempt<'_> {
                 directory.forget(&self.job.ranges);
                 Ok(keys)
             }
-            // What was sent may have changed since: it is sent anew.
+            // The keys that were sent may have changed since, so they are sent again.
             Ok(None) => Err(Stopped::Failed(format!(
                 "writes to the slots would have waited for longer than {} ms",
                 self.pause_max().as_millis()
@@ -71,7 +72,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Sends all keys of the slots, which nobody changes; their names.
+    /// Sends all keys of the slots while no thread changes them. Returns their names.
     fn send_keys(&mut self, directory: &mut Directory, end: u64) -> Result<Vec<Named>, Stopped> {
         let now_ms = self.now_ms();
         directory.catch_up(end, now_ms)?;
@@ -82,7 +83,7 @@ impl Attempt<'_> {
             let key = self.handle.key(*database, name);
             let start = out.len();
             let was_put = self.handle.inspect(&key, |record| {
-                // It may be shown again, if it was not whole.
+                // The visitor may run again if the record was inconsistent.
                 out.truncate(start);
                 record.map(|it| cut::put_record(it, *database, &mut scratch, &mut out))
             });
@@ -102,7 +103,7 @@ impl Attempt<'_> {
         Ok(keys)
     }
 
-    /// What the keys of the slots take in memory, about.
+    /// Returns the approximate memory of the slots' keys.
     pub(super) fn estimate(&mut self) -> u64 {
         let databases = 0..self.node.core.store.databases();
         let all: usize = databases.map(|one| self.handle.len(one)).sum();
@@ -111,7 +112,8 @@ impl Attempt<'_> {
         u64::try_from(bytes / u128::try_from(all.max(1)).unwrap_or(1)).unwrap_or(u64::MAX)
     }
 
-    /// Sends what was there at a cut; the cut's generation, and from where on the log has what came after.
+    /// Sends the data as of a cut. Returns the cut's generation, and the log sequence from which
+    /// later effects follow.
     pub(super) fn copy(&mut self) -> Result<(u64, u64), Stopped> {
         let soft_bytes = self
             .node
@@ -132,13 +134,13 @@ impl Attempt<'_> {
             let sink = Box::new(CutSink::new(slots, &copied));
             match self.handle.begin_snapshot(sink, limits) {
                 Ok(generation) => break (generation, from),
-                // A checkpoint, or another move.
+                // A checkpoint or another move uses the scanner.
                 Err(_) => std::thread::sleep(LOOK),
             }
         };
         let sent = self.send_cut(&copied, soft_bytes);
         if sent.is_err() {
-            // Nobody else would bring it to an end.
+            // No other thread would finish the snapshot.
             self.node.core.store.cancel_snapshot();
             while self.handle.advance_snapshot(STEP_BUCKETS) != SnapshotStep::Idle {}
         }
@@ -152,7 +154,8 @@ impl Attempt<'_> {
         let began_ns = clock.monotonic_ns();
         let mut thread = background.enter();
         let mut bytes = Vec::new();
-        // The target gives way, too, until something presses here. What is written meanwhile goes after the copy at full speed.
+        // The target also yields to its clients until the copy becomes urgent here. Concurrent
+        // writes follow the copy at full speed.
         let _answered_later = self.send_mark(Mark::Background)?;
         let mut is_pressed = false;
         loop {
@@ -212,14 +215,14 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// Sends what the log says of the slots up to a sequence.
+    /// Sends the log's effects on the slots up to a sequence.
     pub(super) fn send_log(&mut self, tail: &mut Tail, end: u64) -> Result<(), Stopped> {
         while tail.frames.next() < end {
             self.go_on_heard()?;
             let (filter, out) = (&mut tail.filter, &mut tail.out);
             let mut obstacle = None;
             let read = tail.frames.read(|frame| {
-                // After an obstacle the rest of the piece is of no use.
+                // After an obstacle the rest of the piece is useless.
                 if obstacle.is_none()
                     && let Err(found) = filter.frame(frame, out)
                 {
@@ -252,7 +255,7 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// Brings the target near the end of the log.
+    /// Brings the target close to the end of the log.
     pub(super) fn catch_up(&mut self, tail: &mut Tail) -> Result<(), Stopped> {
         for _ in 0..ROUNDS_MAX {
             let began_ms = self.now_ms();
@@ -274,7 +277,7 @@ impl Attempt<'_> {
     }
 }
 
-/// The log after the cut, as far as it was sent.
+/// The log after the cut, and how much of it was sent.
 pub(super) struct Tail {
     pub(super) filter: Filter,
     pub(super) frames: Frames,

@@ -1,4 +1,4 @@
-//! What threads that change the node at the same time see of one another.
+//! Effects of threads that change the node concurrently.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,8 +19,8 @@ fn node() -> Node {
     Node::new(testkit::table(), store, Arc::new(config), Arc::new(clock))
 }
 
-/// The upkeep of another worker looks for the end of a pause at the moment when one begins. It found
-/// none, and let removals go on after CLIENT PAUSE had answered.
+/// The upkeep of another worker checks for the end of a pause at the moment when one begins. A
+/// former version saw no pause, and let removals continue after CLIENT PAUSE had answered.
 #[test]
 fn a_pause_that_begins_during_upkeep_holds_removals() {
     let node = node();

@@ -1,4 +1,4 @@
-//! Reads by rings, of files. Where the kernel gives none, they show nothing.
+//! Reads of files by rings. Without rings in the kernel, these tests show nothing.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
@@ -14,10 +14,10 @@ use super::super::Requester;
 use super::super::bed::{Bed as Parts, locator};
 use super::*;
 
-/// Segments have room for one value of this length.
+/// Length of a value; a segment holds one of them.
 const VALUE_BYTES: usize = 50_000;
 
-/// Of files, for two workers.
+/// A test bed on files, for two workers.
 struct Bed {
     directory: tempfile::TempDir,
     parts: Parts,
@@ -38,7 +38,7 @@ impl Bed {
         Self { directory, parts }
     }
 
-    /// The reads of a worker, so many at once.
+    /// Makes the reads of a worker, with `depth` concurrent reads.
     fn reads(&self, worker: usize, depth: usize) -> Option<RingReads> {
         let ring = Ring::new(depth, &Waker::new().unwrap()).ok()?;
         let parts = (&self.readers, &self.values, &self.tuning);
@@ -58,7 +58,7 @@ impl Bed {
         self.readers.want(wanted, worker, Some(requester))
     }
 
-    /// Runs turns until so many connections of a worker may go on.
+    /// Runs turns until `count` connections of a worker can continue.
     fn turns(&self, reads: &mut RingReads, count: usize) -> Vec<ConnectionId> {
         let mut own = Vec::new();
         while own.len() < count {
@@ -168,7 +168,7 @@ fn who_waits_with_a_key_held_waits_for_no_worker() {
     let thread = bed.reader();
     let place = bed.append(b"key", VALUE_BYTES);
     bed.want(vec![bed.wanted(b"key", place)], 0);
-    // The worker has no turn meanwhile.
+    // The worker runs no turn meanwhile.
     assert!(bed.is_right(b"key", place, VALUE_BYTES));
     bed.woken.wait(1);
     let mut own = Vec::new();

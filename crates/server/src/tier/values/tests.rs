@@ -1,4 +1,4 @@
-//! Values that are read beside what happens to their segments and to the device.
+//! Reads of values concurrent with changes of their segments and failures of the device.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
@@ -59,7 +59,7 @@ fn a_device_that_gives_no_answer_is_an_error_and_no_wait_without_end() {
     let reader = bed.reader();
     let refused = || bed.values.figures.refused.load(Ordering::Relaxed);
     disk.stall_reads(true);
-    // One that is begun, one that is not, and one with its key held.
+    // One read that has begun, one that has not, and one with its key locked.
     want(&bed, b"a", places[0]);
     want(&bed, b"b", places[1]);
     while bed.woken.0.load(Ordering::Acquire) < 2 {
