@@ -1,5 +1,5 @@
-//! `iolite cluster`: the control group of a running server as a table, or as JSON for programs. For them, too, a failure is an
-//! object, with `is_good` and `error`.
+//! `iolite cluster`: shows the control group of a running server as a table, or as JSON for
+//! programs. In JSON a failure is an object, too, with `is_good` and `error`.
 
 mod create;
 #[cfg(feature = "cluster")]
@@ -15,34 +15,34 @@ use tool::endpoint::Endpoint;
 
 use crate::doctor::{command, connect, reply_bytes};
 
-/// What is asked for.
+/// A requested operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// The group, as a table or as JSON.
+    /// Show the group, as a table or as JSON.
     Status,
-    /// A node is to leave the group, to lead nothing, or to lead again.
+    /// Make a node leave the group, lead nothing, or lead again.
     Order {
-        /// The word of REPLICATION.
+        /// The subcommand of REPLICATION.
         order: &'static str,
-        /// Its name, or its address: 40 digits, or `HOST:PORT`.
+        /// Its name or its address: 40 digits, or `HOST:PORT`.
         node: String,
     },
-    /// The node that is asked is to give away what it leads, because it is started anew.
+    /// Make the target node hand over what it leads, because it is about to be restarted.
     LeaveForRestart,
-    /// Nodes that are by themselves are to be a cluster.
+    /// Make a cluster of nodes that are by themselves.
     Create {
-        /// Where each is: `HOST:PORT[@LINK_PORT]`.
+        /// Addresses of the nodes: `HOST:PORT[@LINK_PORT]`.
         nodes: Vec<String>,
-        /// So many replicas of each primary.
+        /// Number of replicas of each primary.
         replicas: usize,
     },
 }
 
-/// What is to be printed, and the exit code.
+/// The output, and the exit code.
 pub struct Told {
     /// For standard output.
     pub text: String,
-    /// 0 where it is well.
+    /// 0 for success.
     pub code: u8,
 }
 
@@ -67,13 +67,13 @@ const COLUMNS: [(&str, &str, usize); 7] = [
     ("NAME", "name", 0),
 ];
 
-/// Why nothing, or not all, was done.
+/// Why nothing was done, or not everything.
 struct Failed {
     reason: String,
     code: u8,
 }
 
-/// Asks the server; what it came to, as JSON where that is wanted.
+/// Asks the server. Returns the result, as JSON if `is_json`.
 #[must_use]
 pub fn run(target: &Endpoint, wish: &Wish, is_json: bool) -> Told {
     let asked = |error: io::Error| Failed {
@@ -93,8 +93,8 @@ pub fn run(target: &Endpoint, wish: &Wish, is_json: bool) -> Told {
     finish(told, is_json)
 }
 
-/// Has a group whose majority is gone go on with the node of a directory, which is as `dir` has it; or tells what would be lost
-/// by that, where it is not confirmed.
+/// Continues a group whose majority is lost with the node of directory `dir`. Without
+/// `is_confirmed` it only shows what that would lose.
 #[must_use]
 pub fn run_recovery(dir: &Path, is_confirmed: bool, is_json: bool) -> Told {
     let told = recover(dir, is_confirmed, is_json).map_err(|error| Failed {
@@ -114,7 +114,7 @@ fn finish(told: Result<Told, Failed>, is_json: bool) -> Told {
     })
 }
 
-/// Why nothing was done, as JSON.
+/// Returns why nothing was done, as JSON.
 #[must_use]
 pub fn failed_json(reason: &str) -> String {
     format!("{{\"is_good\":false,\"error\":{}}}", quoted(reason))
@@ -132,7 +132,8 @@ fn recover(_: &Path, _: bool, _: bool) -> io::Result<Told> {
     ))
 }
 
-/// Sends an order about a node, which may be named by its address, or by what people call it.
+/// Sends an order about a node, which is given by its name of 40 digits, its address or its
+/// announced name.
 fn order_node(target: &Endpoint, order: &str, node: &str, is_json: bool) -> io::Result<Told> {
     let mut stream = connect(target)?;
     let info = reply_bytes(command(&mut stream, &["INFO", "replication"])?);
@@ -168,7 +169,8 @@ fn order_node(target: &Endpoint, order: &str, node: &str, is_json: bool) -> io::
     Ok(told(reply, &about, is_json))
 }
 
-/// A reply that is no error, for people or as JSON; `about` is what the order was, as fields of JSON.
+/// Returns a reply that is no error, for people or as JSON. `about` describes the order as JSON
+/// fields.
 fn told(reply: Value, about: &str, is_json: bool) -> Told {
     let reply = String::from_utf8_lossy(&reply_bytes(reply)).into_owned();
     let text = match is_json {
@@ -181,7 +183,7 @@ fn told(reply: Value, about: &str, is_json: bool) -> Told {
     Told { text, code: 0 }
 }
 
-/// Has the server give away what it leads; waits as long as it does.
+/// Makes the server hand over what it leads, and waits as long as that takes.
 fn leave_for_restart(target: &Endpoint, is_json: bool) -> io::Result<Told> {
     let mut stream = connect(target)?;
     let unbounded = stream.set_patience(None);
@@ -190,7 +192,7 @@ fn leave_for_restart(target: &Endpoint, is_json: bool) -> io::Result<Told> {
     Ok(told(reply, "\"order\":\"leave for restart\"", is_json))
 }
 
-/// Where a node is by `HOST:PORT`, where HOST is a name, as the group shows addresses.
+/// Resolves `HOST:PORT`, whose HOST may be a name, to addresses as the group shows them.
 fn addresses_of(node: &str) -> Vec<String> {
     if !node.contains(':') {
         return Vec::new();
@@ -211,7 +213,7 @@ fn no_group() -> Failed {
     }
 }
 
-/// The group as the server tells of it; none where it is in none.
+/// Returns the server's view of the group, or `None` if it is in none.
 fn status(target: &Endpoint, is_json: bool) -> io::Result<Option<Told>> {
     let mut stream = connect(target)?;
     let reply = reply_bytes(command(&mut stream, &["INFO", "replication"])?);
@@ -231,7 +233,7 @@ fn status(target: &Endpoint, is_json: bool) -> io::Result<Option<Told>> {
     Ok(Some(Told { text, code: 0 }))
 }
 
-/// A control group, as INFO tells of it.
+/// A control group, parsed from INFO.
 struct Group<'t> {
     head: Vec<(&'t str, &'t str)>,
     nodes: Vec<Vec<(&'t str, &'t str)>>,
@@ -256,7 +258,8 @@ impl<'t> Group<'t> {
         }
     }
 
-    /// Whether a node has this name of 40 digits. A server that tells of no group says so itself.
+    /// Whether a node has this name of 40 digits. If the server shows no group, its own reply says
+    /// so.
     fn is_one(&self, id: &str) -> bool {
         self.nodes.is_empty() || self.nodes.iter().any(|node| value_of(node, "id") == id)
     }
@@ -316,7 +319,7 @@ fn value_of<'t>(node: &[(&'t str, &'t str)], name: &str) -> &'t str {
     found.map_or("", |(_, value)| value)
 }
 
-/// A text of JSON.
+/// Returns a text as a JSON string.
 pub(crate) fn quoted(text: &str) -> String {
     let mut quoted = String::from('"');
     for character in text.chars() {

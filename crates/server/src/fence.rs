@@ -1,4 +1,5 @@
-//! What keeps a node under a control group from writing and answering out of its turn: the seal, the office, the lease.
+//! Prevents a node under a control group from writing and answering when it may not: the seal, the
+//! office, the lease.
 //!
 //! ```text
 //!   group ─ seal(term) ──► seal:  frames of a primary below are refused         (the link that appends)
@@ -7,17 +8,20 @@
 //!   links ─ acknowledged ─► committed: what a majority has of the log
 //! ```
 //!
-//! Without a control group nothing of this is in force, and whoever asks pays one load and one branch.
+//! Without a control group none of this is in force, and a check costs one load and one branch.
 //!
-//! A node has a copy of one shard. Where the group has it take part in another one, what it promised in the shard before is of
-//! no worth there, and neither is its log: until it has something of the new shard's it is *blank*, and says so.
+//! A node has a copy of one shard. If the group assigns it to another shard, its promises and its
+//! log of the former shard do not count there. Until it has some of the new shard's log it is
+//! *blank*, and reports that.
 //!
 //! Invariants
-//!  1. In one shard a seal rises, and once it has, nothing of a lower term is appended: both happen under one lock.
+//!  1. Within a shard a seal only rises, and after it has risen, nothing of a lower term is
+//!     appended: both happen under one lock.
 //!  2. There is no office of a term below the seal.
-//!  3. A lease without an office is no lease.
-//!  4. Committed is what a majority of every set of members has, this node included, and only from where the frame of the
-//!     present term ends. Members that are known with a later term are not counted: they may be the majority of another primary.
+//!  3. A lease without an office does not count.
+//!  4. Committed is what a majority of every set of members has, this node included, and only from
+//!     the end of the present term's frame on. Members of a later term are not counted: they may be
+//!     the majority of another primary.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -45,68 +49,69 @@ use confirming::{Confirming, Office};
 #[derive(Default)]
 pub struct Fence {
     is_grouped: AtomicBool,
-    /// The clock that leases are counted with.
+    /// The clock of leases.
     clock: OnceLock<Arc<dyn Clock>>,
     shards: Mutex<Shards>,
-    /// All that this node ever acknowledged is there.
+    /// Whether this node has everything that it ever acknowledged.
     is_certain: AtomicBool,
-    /// Held while something is appended, while the seal rises, and while an office begins or ends.
+    /// Held while frames are appended, while the seal rises, and while an office begins or ends.
     appending: Mutex<()>,
     seal: AtomicU64,
     office: AtomicU64,
-    /// By the clock of this node that goes on while the machine sleeps; 0 without an office.
+    /// End of the lease, by this node's clock that also runs while the machine sleeps; 0 without an
+    /// office.
     lease_until_ms: AtomicU64,
-    /// The members, and up to where each has the log in the present office.
+    /// The members, and the end of each one's log in the present office.
     copies: Mutex<Copies>,
-    /// Whether the group has it that writes may wait for a majority.
+    /// Whether the group decided that writes may wait for a majority.
     is_quorum: AtomicBool,
-    /// Whether all replies of this server wait for one (`durability quorum`).
+    /// Whether all replies of this server wait for a majority (`durability quorum`).
     holds_all: AtomicBool,
-    /// Whether a copy counts once it is on disk (`quorum-fsync`).
+    /// Whether a copy counts only once it is on disk (`quorum-fsync`).
     wants_disk: AtomicBool,
-    /// A majority has the log up to here, if this node does.
+    /// A majority has the log up to here, provided this node does.
     others: AtomicU64,
-    /// Where the frame of the present term ends.
+    /// End of the present term's frame.
     term_end: AtomicU64,
-    /// Whether what is answered at quorum is confirmed by the members, too (`quorum-reads confirm`).
+    /// Whether the members also confirm answers at quorum (`quorum-reads confirm`).
     confirms: AtomicBool,
-    /// So long a round of them may take.
+    /// Maximum time of a round of confirmation.
     round_ms_max: AtomicU64,
     confirming: Confirming,
 }
 
 #[derive(Default)]
 struct Shards {
-    /// Of which shard this node is, as the group says.
+    /// The shard that the group assigned this node to.
     own: Option<ShardId>,
-    /// Of which its log is.
+    /// The shard that its log belongs to.
     of_log: Option<ShardId>,
 }
 
 #[derive(Default)]
 struct Copies {
-    /// How this node is called in the group.
+    /// This node's name in the group.
     own: Option<NodeId>,
     shard: Shard,
     ends: BTreeMap<NodeId, u64>,
-    /// The same, of those whose links have ended, too.
+    /// The ends of each member's log, including members whose links have ended.
     reached: BTreeMap<NodeId, u64>,
 }
 
-/// As long as this lives the seal stays as it is.
+/// While this exists, the seal does not change.
 pub struct Turn<'f> {
     _appending: MutexGuard<'f, ()>,
 }
 
 impl Fence {
-    /// From now on a control group decides, and knows this node by that name.
+    /// Puts this node under a control group, which knows it by `own`.
     pub fn set_grouped(&self, own: NodeId, clock: Arc<dyn Clock>) {
         let _already_set = self.clock.set(clock);
         lock(&self.copies).own = Some(own);
         self.is_grouped.store(true, Ordering::SeqCst);
     }
 
-    /// No control group decides any more.
+    /// Ends the control group's authority over this node.
     pub fn end_group(&self) {
         self.is_grouped.store(false, Ordering::SeqCst);
         let _was_in_office = self.end_office();
@@ -116,7 +121,8 @@ impl Fence {
         self.seal.store(0, Ordering::SeqCst);
     }
 
-    /// The group has it that this node is of that shard. What it promised in another one does not bind it there.
+    /// Sets the shard that the group assigned this node to. Promises in another shard do not bind
+    /// the node there.
     pub fn set_shard(&self, shard: ShardId) {
         let _alone = self.lock();
         let mut shards = lock(&self.shards);
@@ -126,19 +132,19 @@ impl Fence {
         }
     }
 
-    /// Of which shard this node is, as the group says.
+    /// The shard that the group assigned this node to.
     #[must_use]
     pub fn shard(&self) -> Option<ShardId> {
         lock(&self.shards).own
     }
 
-    /// Of which shard this node's log is.
+    /// The shard that this node's log belongs to.
     #[must_use]
     pub fn shard_of_log(&self) -> Option<ShardId> {
         lock(&self.shards).of_log
     }
 
-    /// Says of which shard this node's log was found to be.
+    /// Sets the shard that this node's log was found to belong to.
     pub fn restore_shard_of_log(&self, shard: Option<ShardId>) {
         *lock(&self.shards) = Shards {
             own: shard,
@@ -146,10 +152,11 @@ impl Fence {
         };
     }
 
-    /// The log is of that shard from here on, if this node still is. Whether it was of none or another one before.
+    /// Assigns the log to that shard from here on, if the node is still in it. Returns whether the
+    /// log belonged to none or another one before.
     ///
     /// # Errors
-    /// Where the node has become one of another shard meanwhile.
+    /// The node has moved to another shard meanwhile.
     pub fn take_log_for(&self, shard: Option<ShardId>) -> Result<bool, String> {
         let mut shards = lock(&self.shards);
         if shards.own != shard {
@@ -160,38 +167,38 @@ impl Fence {
         Ok(is_new)
     }
 
-    /// Whether a control group decides.
+    /// Whether this node is under a control group.
     #[inline]
     #[must_use]
     pub fn is_grouped(&self) -> bool {
         self.is_grouped.load(Ordering::Relaxed)
     }
 
-    /// Whether all that this node ever acknowledged is there.
+    /// Whether this node has everything that it ever acknowledged.
     #[must_use]
     pub fn is_certain(&self) -> bool {
         self.is_certain.load(Ordering::SeqCst)
     }
 
-    /// Says so.
+    /// Sets whether it has.
     pub fn set_certain(&self, is_certain: bool) {
         self.is_certain.store(is_certain, Ordering::SeqCst);
     }
 
-    /// Nothing of lower terms is taken.
+    /// The seal: nothing of lower terms is accepted.
     #[must_use]
     pub fn seal(&self) -> u64 {
         self.seal.load(Ordering::SeqCst)
     }
 
-    /// The term in which this node is the primary; 0 for none.
+    /// The term in which this node is the primary, or 0.
     #[must_use]
     pub fn office(&self) -> u64 {
         self.office.load(Ordering::SeqCst)
     }
 
-    /// Raises the seal: from here on nothing of lower terms is appended, and an office of a lower term is over. Whether
-    /// there was one.
+    /// Raises the seal: from here on nothing of lower terms is appended, and an office of a lower
+    /// term has ended. Returns whether there was one.
     pub fn raise(&self, term: u64) -> bool {
         let _alone = self.lock();
         self.seal.fetch_max(term, Ordering::SeqCst);
@@ -203,8 +210,8 @@ impl Fence {
         is_over
     }
 
-    /// The turn to append frames of a primary of this term, unless it is sealed out. Without a control group everybody's
-    /// are taken.
+    /// Returns the turn to append frames of a primary of this term, or `None` if a later term is
+    /// sealed. Without a control group every primary's frames are accepted.
     #[must_use]
     pub fn turn(&self, term: u64) -> Option<Turn<'_>> {
         let appending = self.lock();
@@ -219,14 +226,16 @@ impl Fence {
         })
     }
 
-    /// Whether frames of a primary of this term may be taken; older ones are refused from then on.
+    /// Whether frames of a primary of this term may be appended. Older ones are refused from then
+    /// on.
     #[must_use]
     pub fn accept(&self, term: u64) -> bool {
         self.turn(term).is_some()
     }
 
-    /// The office of a term begins, whose frame ends at `term_end`, unless a later seal came before, or the node is of another shard by
-    /// now than when that was ordered, whose terms have nothing to do with this one; whether it does.
+    /// Begins the office of a term, whose frame ends at `term_end`, and returns whether it has
+    /// begun. It does not if a later term is sealed, or the node has moved to another shard since
+    /// the order: the terms of two shards are unrelated.
     #[must_use]
     pub fn begin_office(&self, of: Option<ShardId>, term: u64, term_end: u64) -> bool {
         let _alone = self.lock();
@@ -241,12 +250,13 @@ impl Fence {
         self.count(&copies, term);
         self.seal.store(term, Ordering::SeqCst);
         self.lease_until_ms.store(0, Ordering::SeqCst);
-        // Under the lock of the copies: whoever counts them next finds the office that they are of.
+        // Under the lock of the copies: the next thread that counts them finds the office that they
+        // belong to.
         self.office.store(term, Ordering::SeqCst);
         true
     }
 
-    /// The office is over, and the lease with it; whether there was one.
+    /// Ends the office and its lease. Returns whether there was one.
     pub fn end_office(&self) -> bool {
         let _alone = self.lock();
         let was_in_office = self.office() > 0;
@@ -259,7 +269,8 @@ impl Fence {
         self.office.store(0, Ordering::SeqCst);
     }
 
-    /// Until when the lease of the present office stands. A lease only grows, unless it is [shortened](Fence::shorten_lease_to_ms).
+    /// Sets the end of the present office's lease. A lease only grows, unless it is
+    /// [shortened](Fence::shorten_lease_to_ms).
     pub fn set_lease_until_ms(&self, until_ms: u64) {
         let _alone = self.lock();
         if self.office() > 0 {
@@ -267,13 +278,14 @@ impl Fence {
         }
     }
 
-    /// The lease ends then, if it would end later: the leader of the group counts leases for a shorter time than the one before it.
+    /// Shortens the lease to `until_ms`, if it would end later: the group's present leader counts
+    /// leases for a shorter time than the former one.
     pub fn shorten_lease_to_ms(&self, until_ms: u64) {
         let _alone = self.lock();
         self.lease_until_ms.fetch_min(until_ms, Ordering::SeqCst);
     }
 
-    /// Gives the lease back: nothing is answered any more that takes one.
+    /// Gives the lease back: nothing that needs one is answered any more.
     pub fn give_lease_back(&self) {
         let _alone = self.lock();
         self.lease_until_ms.store(0, Ordering::SeqCst);
@@ -286,7 +298,7 @@ impl Fence {
         self.lease_until_ms.load(Ordering::SeqCst)
     }
 
-    /// Who has copies of the shard; whether more of the log is committed now.
+    /// Sets the nodes with copies of the shard. Returns whether more of the log is committed now.
     pub fn set_members(&self, shard: &Shard) -> bool {
         let mut copies = lock(&self.copies);
         let is_same = (&copies.shard.members, &copies.shard.old_members)
@@ -295,43 +307,45 @@ impl Fence {
         self.is_quorum.store(shard.is_quorum, Ordering::SeqCst);
         let office = self.office();
         if !is_same || office < shard.term {
-            // What the members of before had says nothing of what these have.
+            // What the former members have says nothing about the new ones.
             self.others.store(0, Ordering::SeqCst);
         }
         self.count(&copies, office)
     }
 
-    /// Whether the group has it that writes may wait for a majority.
+    /// Whether the group decided that writes may wait for a majority.
     #[must_use]
     pub fn is_quorum(&self) -> bool {
         self.is_quorum.load(Ordering::SeqCst)
     }
 
-    /// Whether all replies of this server wait for a majority, and whether a copy counts once it is on disk only.
+    /// Sets whether all replies of this server wait for a majority, and whether a copy counts only
+    /// once it is on disk.
     pub fn set_level(&self, holds_all: bool, wants_disk: bool) {
         self.holds_all.store(holds_all, Ordering::SeqCst);
         self.wants_disk.store(wants_disk, Ordering::SeqCst);
     }
 
-    /// Whether what is answered at quorum is confirmed by the members, too, and how long they may take.
+    /// Sets whether the members also confirm answers at quorum, and how long they may take.
     pub fn set_confirms(&self, confirms: bool, round_ms_max: u64) {
         self.round_ms_max.store(round_ms_max, Ordering::SeqCst);
         self.confirms.store(confirms, Ordering::SeqCst);
     }
 
-    /// Says who asks members whether they confirm; once.
+    /// Sets the function that asks members to confirm; once.
     #[cfg(feature = "cluster")]
     pub(crate) fn set_asker(&self, asker: Asker) {
         self.confirming.set_asker(asker);
     }
 
-    /// Whether this node, as a member, knows of no later term of its shard.
+    /// Whether this node, as a member, knows no later term of its shard.
     #[must_use]
     pub fn knows_no_later(&self, shard: ShardId, term: u64) -> bool {
         self.shard() == Some(shard) && self.seal() <= term
     }
 
-    /// A member knows of no later term than this, as it said in a round; whether that is confirmed by a majority now.
+    /// Notes that a member knows no term later than `term`, as it said in a round. Returns whether
+    /// a majority has now confirmed more.
     #[must_use]
     pub fn note_confirmed(&self, node: NodeId, term: u64, round: u64) -> bool {
         let noted = self.with_office(|office| self.confirming.note(office, node, term, round));
@@ -347,13 +361,13 @@ impl Fence {
         }
     }
 
-    /// Asks members anew that have not answered for so long.
+    /// Repeats the question to members that have not answered for `after_ms`.
     pub fn ask_again(&self, after_ms: u64) {
         let question = self.with_office(|office| self.confirming.again(office, after_ms));
         self.confirming.ask(question.flatten());
     }
 
-    /// Begins a round where somebody waits for one, and none goes on.
+    /// Begins a round, if one is awaited and none is in progress.
     fn begin_round(&self, log: &dyn Tail) {
         let begun = self.with_office(|office| self.confirming.begin(office, || log.tail()));
         self.confirming.ask(begun.flatten());
@@ -379,14 +393,14 @@ impl Fence {
         self.clock.get().map_or(0, |clock| clock.boottime_ms())
     }
 
-    /// Whether a copy counts once it is on disk only.
+    /// Whether a copy counts only once it is on disk.
     #[must_use]
     pub fn wants_disk(&self) -> bool {
         self.wants_disk.load(Ordering::SeqCst)
     }
 
-    /// A copy has the log up to `end`, as it said in this office; none: its link is gone. Whether more of the log is
-    /// committed now.
+    /// Notes that a copy has the log up to `end`, as it said in this office, or with `None` that
+    /// its link is gone. Returns whether more of the log is committed now.
     pub fn note_copy(&self, node: NodeId, term: u64, end: Option<u64>) -> bool {
         let mut copies = lock(&self.copies);
         match end {
@@ -400,8 +414,8 @@ impl Fence {
         self.count(&copies, self.office())
     }
 
-    /// Up to where each copy of the data has the log, if this node has it up to `own_end`; nothing where one of them has not said
-    /// so in this office.
+    /// Returns the sequence up to which all copies of the data have the log, if this node has it up
+    /// to `own_end`. Returns `None` if one of them has not acknowledged anything in this office.
     #[must_use]
     pub fn floor(&self, own_end: u64) -> Option<u64> {
         let copies = lock(&self.copies);
@@ -417,13 +431,13 @@ impl Fence {
         ends?.into_iter().min().filter(|_| is_of_term)
     }
 
-    /// Up to where a copy has the log, as it said in this office.
+    /// Returns the end of a copy's log, as it said in this office.
     #[must_use]
     pub fn copy_end(&self, node: NodeId) -> Option<u64> {
         lock(&self.copies).ends.get(&node).copied()
     }
 
-    /// Whether so many members are linked that more can be committed.
+    /// Whether enough members are linked to commit more.
     #[must_use]
     pub fn has_majority(&self) -> bool {
         let copies = lock(&self.copies);
@@ -432,8 +446,8 @@ impl Fence {
         copies.shard.committed(&linked.chain(own).collect()) > 0
     }
 
-    /// Counts what a majority has in an office; whether that is more than before. Members of a later term are not this office's to
-    /// count.
+    /// Counts what a majority has in an office. Returns whether that is more than before. Members
+    /// of a later term are not counted for this office.
     fn count(&self, copies: &Copies, office: u64) -> bool {
         if office < copies.shard.term {
             return false;
@@ -444,7 +458,8 @@ impl Fence {
         others > self.others.fetch_max(others, Ordering::SeqCst)
     }
 
-    /// What is committed, if this node has the log up to `own_end`; 0 for nothing of the present term.
+    /// Returns the committed sequence, if this node has the log up to `own_end`, or 0 if nothing of
+    /// the present term is committed.
     #[must_use]
     pub fn committed(&self, own_end: u64) -> u64 {
         let committed = self.others.load(Ordering::SeqCst).min(own_end);
@@ -452,7 +467,7 @@ impl Fence {
         if is_of_term { committed } else { 0 }
     }
 
-    /// Whether a lease stands now.
+    /// Whether the lease is valid now.
     #[must_use]
     pub fn has_lease(&self) -> bool {
         self.now_ms() < self.lease_until_ms()
@@ -492,7 +507,7 @@ impl Majority for Fence {
     }
 
     fn patience_ms(&self) -> u64 {
-        // Not shorter than what it takes until a lost node is known to be.
+        // Not shorter than the time in which the loss of a node is detected.
         self.round_ms_max.load(Ordering::Relaxed).saturating_mul(2)
     }
 
@@ -502,7 +517,7 @@ impl Majority for Fence {
 
     fn next_round(&self, log: &dyn Tail) -> u64 {
         let round = self.confirming.next();
-        // One that goes on may be over, and nobody have looked since.
+        // The round in progress may be over without any thread having checked it.
         let _over = self.round_over(log);
         self.begin_round(log);
         round
@@ -611,7 +626,8 @@ mod tests {
         );
     }
 
-    /// One of two copies was promoted alone, and then there is a third: with that the primary of before would be two of three.
+    /// One of two copies was promoted alone, and then there is a third: with that one the former
+    /// primary would be two of three.
     #[test]
     fn with_members_of_a_later_term_an_office_of_before_commits_nothing() {
         let of_term = |term, members: &[u8]| Shard {
@@ -733,7 +749,7 @@ mod tests {
         assert_eq!(fence.take_log_for(Some(after)), Ok(false));
     }
 
-    /// It would refuse the primary of the shard that it has gone to for good.
+    /// Otherwise it would refuse the primary of its new shard for good.
     #[test]
     fn an_office_that_was_ordered_in_another_shard_does_not_begin() {
         let fence = grouped();

@@ -1,10 +1,11 @@
-//! The control log of a node by itself: a file with the state, written anew for each entry.
+//! The control log of a node by itself: a file with the state, rewritten for each entry.
 //!
 //! ```text
 //!   <dir>/iolite-data/cluster/node    "IOLITECL" │ version u8 │ name 20 bytes │ starts u64 │ control state │ CRC-64 u64
 //! ```
 //!
-//! An entry is applied when the file that has it is durable, and nobody sees the state before.
+//! An entry is applied when the file that contains it is durable. Its effect is not visible before
+//! that.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -22,7 +23,7 @@ use crate::group::unique;
 const MAGIC: &[u8; 8] = b"IOLITECL";
 const VERSION: u8 = 1;
 const NAME: &str = "node";
-/// A file is not longer than this.
+/// Maximum length of a file.
 const BYTES_MAX: u64 = 256 << 20;
 
 /// See the module.
@@ -33,7 +34,7 @@ pub(super) struct LoneLog {
     kept: Mutex<Kept>,
 }
 
-/// What is in the file.
+/// Content of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Kept {
     own: NodeId,
@@ -42,10 +43,10 @@ struct Kept {
 }
 
 impl LoneLog {
-    /// Reads what is kept in a data directory, or begins there. This is a start of the node.
+    /// Reads the state of a data directory, or begins one. Counts as a start of the node.
     ///
     /// # Errors
-    /// Those of the system; and where the file is not what was written.
+    /// Errors of the system, and a file that is not as it was written.
     pub(super) fn open(disk: Arc<dyn Disk>, data: &Path) -> io::Result<Self> {
         let directory = data.join("cluster");
         whole_file::make_directory(&*disk, data)?;
@@ -71,12 +72,12 @@ impl LoneLog {
         self.lock().own
     }
 
-    /// How often it was started.
+    /// Number of starts of this node.
     pub(super) fn start_count(&self) -> u64 {
         self.lock().start_count
     }
 
-    /// Forgets everything; takes a new name, if that is wanted.
+    /// Forgets everything, and takes a new name if `is_new_name`.
     pub(super) fn reset(&self, is_new_name: bool) -> io::Result<()> {
         let mut kept = self.lock();
         let new = Kept {
@@ -175,7 +176,7 @@ fn read(disk: &dyn Disk, path: &Path) -> io::Result<Option<Kept>> {
     })
 }
 
-/// Writes the file whole; it is durable then. Otherwise what was there is there still.
+/// Writes the whole file; it is durable when this returns. On failure the former file is unchanged.
 fn write(disk: &dyn Disk, directory: &Path, kept: &Kept) -> io::Result<()> {
     whole_file::replace(disk, directory, NAME, &encode(kept)).map(drop)
 }

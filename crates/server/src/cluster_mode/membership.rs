@@ -1,4 +1,5 @@
-//! What the control group tells cluster mode, and asks of it: this node becomes a member, brings its hash slots, and leaves.
+//! The interface between the control group and cluster mode: this node becomes a member, brings its
+//! hash slots, and leaves.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -11,7 +12,7 @@ use super::{ClusterMode, lock};
 use crate::node::Node;
 
 impl ClusterMode {
-    /// Nobody is known to lead the group for a node timeout, or somebody is again.
+    /// Notes whether no leader of the group has been known for a node timeout.
     pub(crate) fn note_cut_off(&self, node: &Node, is_cut_off: bool) {
         let Some(part) = self.0.get() else { return };
         if part.is_cut_off.swap(is_cut_off, Ordering::Relaxed) != is_cut_off {
@@ -19,7 +20,7 @@ impl ClusterMode {
         }
     }
 
-    /// This node's name and how often it was started, while it is by itself.
+    /// This node's name and its number of starts, while it is by itself.
     pub(crate) fn name_by_itself(&self) -> (NodeId, u64) {
         let part = self.0.get();
         part.map_or_else(Default::default, |part| {
@@ -27,7 +28,8 @@ impl ClusterMode {
         })
     }
 
-    /// The hash slots that it owns by itself, or owned when it became a member and has not brought yet.
+    /// The hash slots that it owns by itself, or owned when it became a member and has not brought
+    /// yet.
     pub(crate) fn claims(&self) -> Vec<SlotRange> {
         let Some(part) = self.0.get() else {
             return Vec::new();
@@ -37,7 +39,8 @@ impl ClusterMode {
         own.map_or_else(Vec::new, |own| state.slots.of(own))
     }
 
-    /// The hash slots of before are the group's matter from here on. Not where it is about to leave with them.
+    /// Forgets the former hash slots, because the group is responsible for them from here on. Does
+    /// nothing if the node is about to leave with them.
     pub(crate) fn forget_claims(&self, node: &Node) {
         let Some(part) = self.0.get() else { return };
         let brings = lock(&part.brings);
@@ -51,11 +54,11 @@ impl ClusterMode {
         }
     }
 
-    /// This node is about to leave its group, and owns these hash slots by itself from then on. It is so for good when this
-    /// returns.
+    /// Records that this node, which is about to leave its group, owns these hash slots by itself
+    /// from then on. That is durable when this returns.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Errors of the disk.
     pub(crate) fn bring(&self, node: &Node, ranges: &[SlotRange]) -> io::Result<()> {
         let part = self.0.get();
         let part = part.ok_or_else(|| io::Error::other("it is not in cluster mode"))?;
@@ -71,14 +74,14 @@ impl ClusterMode {
         Ok(())
     }
 
-    /// It does not leave after all.
+    /// Notes that the node does not leave after all.
     pub(crate) fn end_to_bring(&self) {
         if let Some(part) = self.0.get() {
             *lock(&part.brings) = false;
         }
     }
 
-    /// This node is in no group any more.
+    /// Makes this node be by itself, because it is in no group any more.
     pub(crate) fn be_by_itself(&self, node: &Node) {
         let Some(part) = self.0.get() else { return };
         *lock(&part.member) = None;

@@ -1,4 +1,4 @@
-//! MIGRATE: asking another server, with a connection of its own for each call, on the thread that waits.
+//! MIGRATE: asks another server over a separate connection for each call, on the waiting thread.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
@@ -7,19 +7,20 @@ use std::time::Duration;
 use base::clock::Clock;
 use engine::{AskServer, CommandError};
 
-/// A line of a reply is not longer than this.
+/// Maximum length of a line of a reply.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
 const CONNECT: CommandError =
     CommandError::fixed("IOERR error or timeout connecting to the client");
-/// Also where nobody listens: Redis does not see that before it writes, and clients expect these words of it.
+/// Also if the connection is refused: Redis notices that only when it writes, and clients expect
+/// this text.
 const WRITE: CommandError =
     CommandError::fixed("IOERR error or timeout writing to target instance");
 
 /// Sends requests and reads their replies, which are lines: simple strings, integers or errors.
 ///
 /// # Errors
-/// What the client is to read whose MIGRATE it is.
+/// The error for the client that called MIGRATE.
 pub(crate) fn ask_server(
     ask: &AskServer<'_>,
     clock: &dyn Clock,
@@ -73,7 +74,7 @@ fn send(mut stream: &TcpStream, bytes: &[u8], limit: &Limit<'_>) -> io::Result<(
     Ok(())
 }
 
-/// Until when a step may wait.
+/// Deadline of a step.
 struct Limit<'c> {
     clock: &'c dyn Clock,
     timeout: Duration,
@@ -91,7 +92,7 @@ impl<'c> Limit<'c> {
         limit
     }
 
-    /// The next step begins.
+    /// Begins the next step.
     fn begin(&mut self) {
         let timeout_ns = u64::try_from(self.timeout.as_nanos()).unwrap_or(u64::MAX);
         self.until_ns = self.clock.monotonic_ns().saturating_add(timeout_ns);
@@ -130,7 +131,7 @@ impl Lines<'_> {
             }
             self.buffer
                 .extend_from_slice(part.get(..count).unwrap_or_default());
-            // Each answer has its time.
+            // Each answer has its own time.
             self.limit.begin();
         }
     }

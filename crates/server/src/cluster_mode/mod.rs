@@ -1,4 +1,5 @@
-//! Cluster mode: what this node knows of its cluster, from files and orders to what requests are checked by.
+//! Cluster mode: turns files and orders into this node's view of its cluster, and into the routes
+//! that requests are checked against.
 //!
 //! ```text
 //!   CLUSTER … ─► orders ─► ControlLog ─► control state ─► shown: ClusterSeen (what CLUSTER tells)
@@ -6,9 +7,9 @@
 //!                           or the group's)
 //! ```
 //!
-//! A node by itself is a group of itself: its log is [`lone_log`], without Raft. When it meets another node it is of a group,
-//! whose log takes that one's place; the hash slots that it owned by itself it brings along. Everything above the log asks for no
-//! more than the trait [`ControlLog`].
+//! A node by itself is a group of one: its log is [`lone_log`], without Raft. When it meets another
+//! node it joins a group, whose log replaces its own, and brings the hash slots that it owned by
+//! itself. Everything above the log needs only the trait [`ControlLog`].
 
 mod lone_log;
 #[cfg(feature = "cluster")]
@@ -52,11 +53,11 @@ use state::Part;
 const FIRST_SHARD: ShardId = ShardId(0);
 
 impl ClusterMode {
-    /// Reads what this node knew, where the configuration asks for cluster mode, and says what it serves: nothing yet, where it
-    /// is a member of a group. Called before clients are served.
+    /// Reads this node's stored state, if the configuration asks for cluster mode, and publishes
+    /// what it serves: nothing yet, if it is a member of a group. Called before clients are served.
     ///
     /// # Errors
-    /// Those of the system; a file that is damaged.
+    /// Errors of the system, and a damaged file.
     pub(crate) fn begin(&self, node: &Node, member: Option<NodeId>) -> io::Result<()> {
         let config = node.core.config.current();
         if !config.cluster.is_on {
@@ -96,7 +97,7 @@ impl ClusterMode {
         Ok(())
     }
 
-    /// The directives have changed.
+    /// Applies changed directives.
     pub(crate) fn apply(&self, node: &Node, config: &Config) {
         let Some(part) = self.0.get() else { return };
         if part.is_member(node) {
@@ -111,7 +112,7 @@ impl ClusterMode {
         self.publish_by(node, config);
     }
 
-    /// The cluster as this node knows it; `None` outside of one.
+    /// The cluster as this node knows it, or `None` outside of one.
     pub(crate) fn seen(&self, node: &Node) -> Option<Arc<ClusterSeen>> {
         let part = self.0.get()?;
         let config = node.core.config.current();
@@ -141,7 +142,7 @@ impl ClusterMode {
     /// Carries out an order of a client.
     ///
     /// # Errors
-    /// What it is to read.
+    /// The error for the client.
     pub(crate) fn order(&self, node: &Node, order: &ClusterOrder) -> Result<Ordered, CommandError> {
         let part = self.0.get().ok_or(DISABLED)?;
         let _one = lock(&part.ordering);
@@ -150,26 +151,29 @@ impl ClusterMode {
         ordered
     }
 
-    /// Says what is served here. Called when what the group's thread has taken up has changed, or the role of this node.
+    /// Publishes what is served here. Called when the state applied by the group's thread or this
+    /// node's role has changed.
     pub(crate) fn publish(&self, node: &Node) {
         if self.0.get().is_some() {
             self.publish_by(node, &node.core.config.current());
         }
     }
 
-    /// Says what is served here, and ends the waits of clients for keys that are not any more.
+    /// Publishes what is served here, and ends the waits of clients for keys that no longer are.
     fn publish_by(&self, node: &Node, config: &Config) {
         let Some(part) = self.0.get() else { return };
         let (newest, own) = part.known(node);
         part.note_left(&newest);
-        // In a group, what its thread has taken up: that changes this node's role before or after, as it has to be.
+        // In a group, the state that its thread has applied: the thread orders this before or after
+        // the change of this node's role.
         let state = match part.is_member(node) {
             true => Arc::clone(&node.group.get().state),
             false => newest,
         };
         let is_cut_off = part.is_cut_off.load(Ordering::Relaxed);
         let mut routes = shown::routes(&state, own, config, is_cut_off);
-        // Who is about to take over, or has just handed over, has writes wait, which are served here or there then.
+        // A node that is about to take over, or has just handed over, holds writes: they are then
+        // served here or at the new primary.
         let is_out = matches!(node.replication.role(), Role::Sealed | Role::Following);
         routes.is_down |= !routes.is_replica && is_out && !node.replication.hands_over();
         let slots = &node.core.shared.hash_slots;
@@ -227,20 +231,21 @@ impl Part {
         group.or_else(lone)
     }
 
-    /// What is known, and this node's name; nothing is known as long as a member does not take part.
+    /// The known state, and this node's name. The state is empty until a member takes part.
     fn known(&self, node: &Node) -> (Arc<ControlState>, NodeId) {
         let log = self.log(node);
         let state = log.map(|log| log.watch()).unwrap_or_default();
         (state, self.own(node))
     }
 
-    /// Remembers who was a member and is none any more.
+    /// Remembers former members.
     fn note_left(&self, state: &ControlState) {
         let mut left = lock(&self.left);
         left.note(state);
     }
 
-    /// Says in this node's own log that its shard owns hash slots, which nobody owns there yet.
+    /// Records in this node's own log that its shard owns hash slots, which have no owner there
+    /// yet.
     #[cfg(feature = "cluster")]
     fn own_slots(&self, ranges: Vec<SlotRange>) -> io::Result<()> {
         let shard = self.lone.watch().shard_of(self.lone.own());
@@ -257,7 +262,7 @@ impl Part {
         }
     }
 
-    /// Says in this node's own log what it is, and that its shard is there.
+    /// Records this node and its shard in its own log.
     fn introduce(&self, config: &Config) -> io::Result<()> {
         let state = self.lone.watch();
         let node = self.lone.own();
@@ -291,11 +296,11 @@ impl Part {
     }
 }
 
-/// Proposes an entry for a client, and waits until it is seen here.
+/// Proposes an entry for a client, and waits until this node has applied it.
 fn propose(log: &SharedLog, entry: Entry) -> Result<Applied, CommandError> {
     let applied = log.propose(&unique::proposal(entry));
     let applied = applied.map_err(|error| CommandError::Text(format!("ERR {error}").into()))?;
-    // Where nobody confirms it any more, it was done all the same.
+    // If no leader confirms that any more, the entry was applied all the same.
     let _seen = log.read_barrier();
     Ok(applied)
 }

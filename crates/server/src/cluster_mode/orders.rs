@@ -1,4 +1,5 @@
-//! From orders of clients to entries of the control log. The commands have checked what they could.
+//! Turns orders of clients into entries of the control log. The commands have checked what they
+//! could.
 
 use std::time::Duration;
 
@@ -27,14 +28,14 @@ const NO_MAJORITY: CommandError =
 const NO_PORT: CommandError =
     CommandError::fixed("ERR the port for nodes would be above 65535: name it");
 
-/// So long an order waits until what it is about can be done.
+/// How long an order waits until it can be carried out.
 const ORDER_TIME: Duration = Duration::from_secs(10);
-/// Between two looks.
+/// Time between two checks.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long a node that is forgotten may take to give its vote up.
+/// How long a node that is to be forgotten may take to give up its vote.
 const FORGET_TIME: Duration = Duration::from_secs(3);
 
-/// What an order is carried out with.
+/// Context of an order.
 struct Ordering<'o> {
     node: &'o Node,
     log: SharedLog,
@@ -81,11 +82,11 @@ impl Part {
             if let Some(done) = poll(FORGET_TIME, LOOK, has_left) {
                 return Ok(done);
             }
-            // It stays as it was if it cannot be left out at once either.
+            // If it cannot be removed at once either, its former state is restored.
             drain(Drain::No)?;
         }
         match propose(&ordering.log, Entry::Leave { node })? {
-            // Or another node was told so before.
+            // Stale: another node got the same order before.
             Applied::Done | Applied::Stale => Ok(Ordered::Done),
             Applied::Refused => Err(CommandError::fixed(
                 "ERR the cluster needs that node: it owns hash slots or has replicas, or a majority may need it",
@@ -108,7 +109,8 @@ impl Part {
     }
 }
 
-/// Whether a node that may leave has a vote: those that are left could decide nothing any more if it left with that.
+/// Whether a node that may leave has a vote: if it left with its vote, the remaining nodes could
+/// decide nothing any more.
 fn leaves_with_a_vote(log: &SharedLog, state: &ControlState, node: NodeId) -> bool {
     let known = state.nodes.get(&node);
     let votes = known.is_some_and(|known| log.membership().voters.contains(&known.raft_id));
@@ -129,7 +131,8 @@ impl Ordering<'_> {
                 self.give(&ranges, own, None)
             }
             ClusterOrder::SetSlot(slot, to) => self.set_slot(&state, *slot, to),
-            // The index of an entry is higher than that of all before it, whatever it is about.
+            // The index of an entry is higher than those of all earlier ones, whatever their
+            // subject.
             ClusterOrder::BumpEpoch => Ok(Ordered::Said(format!("STILL {}", state.index))),
             ClusterOrder::Replicate(id) => self.replicate(id),
             ClusterOrder::Failover(kind) => self.fail_over(*kind),
@@ -140,7 +143,7 @@ impl Ordering<'_> {
         }
     }
 
-    /// What takes part in the group. It is there soon after clients are served.
+    /// Returns the group's membership. It is set soon after clients are served.
     fn part(&self) -> Result<&dyn TakesPart, CommandError> {
         let time = match cfg!(feature = "cluster") {
             true => ORDER_TIME,
@@ -160,10 +163,10 @@ impl Ordering<'_> {
         Ok(Ordered::Done)
     }
 
-    /// This node becomes a replica of another one, in place of what it is.
+    /// Makes this node a replica of another one, in place of its present role.
     fn replicate(&self, id: &str) -> Result<Ordered, CommandError> {
         let primary = base::hex::bytes(id).map(NodeId).ok_or(MEANWHILE)?;
-        // Another change of the shard may go on, or be faster.
+        // Another change of the shard may be in progress, or come first.
         let step = || {
             self.go_to(primary)
                 .map(|is_there| is_there.then_some(Ordered::Done))
@@ -175,7 +178,8 @@ impl Ordering<'_> {
         added
     }
 
-    /// The next step of this node to the shard of that primary; whether it has a copy of it now.
+    /// Takes this node's next step towards the shard of that primary. Returns whether it has a copy
+    /// of it now.
     fn go_to(&self, primary: NodeId) -> Result<bool, CommandError> {
         let state = self.log.watch();
         let to = state.shard_of(primary).ok_or(MEANWHILE)?;
@@ -187,7 +191,7 @@ impl Ordering<'_> {
                 self.leave(&state, own, to)?;
                 Ok(false)
             }
-            // A change goes on that ends its membership: what it has may be needed until then.
+            // A change that ends its membership is in progress: its copy may be needed until then.
             None if state.is_needed(self.own) => Ok(false),
             _ => {
                 let (to, shard) = known(to).ok_or(MEANWHILE)?;
@@ -197,7 +201,8 @@ impl Ordering<'_> {
         }
     }
 
-    /// A shard whose writes wait for a majority gives up the copy here by a change that its members agree to, if it can do without.
+    /// Releases the copy here from a shard whose writes wait for a majority, by a change that the
+    /// members agree to, if the shard can do without it.
     fn leave(
         &self,
         state: &ControlState,
@@ -214,7 +219,7 @@ impl Ordering<'_> {
         if !state.may_change(own) || !state.may_change(target) {
             return Ok(());
         }
-        // Else it would begin a shard of its own in between.
+        // Otherwise it would begin its own shard in between.
         self.part()?.set_destination(Some(to));
         let removed = Entry::Shard {
             shard: id,
@@ -224,7 +229,7 @@ impl Ordering<'_> {
         propose(&self.log, removed).map(|_| ())
     }
 
-    /// This replica becomes the primary.
+    /// Makes this replica the primary.
     fn fail_over(&self, kind: FailoverKind) -> Result<Ordered, CommandError> {
         let refuse = |reason: &str| Err(CommandError::Text(format!("ERR {reason}").into()));
         let state = self.log.watch();
@@ -233,7 +238,7 @@ impl Ordering<'_> {
         let handed = self.part()?.hand_over(shard.primary);
         match (handed, kind) {
             (Err(reason), FailoverKind::Agreed) => return refuse(&reason),
-            // Where the primary is gone, the group replaces it by itself.
+            // If the primary is gone, the group replaces it by itself.
             (Err(_), FailoverKind::Forced | FailoverKind::Takeover) | (Ok(()), _) => {}
         }
         let promoted = poll(ORDER_TIME, LOOK, || {
@@ -263,7 +268,7 @@ impl Ordering<'_> {
         match propose(&self.log, entry)? {
             Applied::Done => Ok(Ordered::Done),
             Applied::Stale | Applied::Refused => {
-                // Another node may have been told the same at the same time.
+                // Another node may have got the same order at the same time.
                 let state = self.log.watch();
                 let mut slots = ranges.iter().flat_map(|(first, last)| *first..=*last);
                 let is_so = slots.all(|slot| state.slots.owner(slot) == owner);
@@ -272,7 +277,7 @@ impl Ordering<'_> {
         }
     }
 
-    /// Slots become nobody's, whoever has them.
+    /// Takes slots from their owners.
     fn take(&self, state: &ControlState, ranges: &[SlotRange]) -> Result<Ordered, CommandError> {
         for shard in state.shards.keys() {
             let is_its = |slot: &u16| state.slots.owner(*slot) == Some(*shard);
@@ -306,7 +311,7 @@ impl Ordering<'_> {
                 let owner = owner.ok_or(MEANWHILE)?;
                 self.give(&[(slot, slot)], state.slots.owner(slot), Some(owner))
             }
-            // Who is by itself knows no other node, and to itself there is nothing to move.
+            // A node by itself knows no other node, so there is nothing to move.
             SlotOrder::Importing(_) | SlotOrder::Migrating(_) => Ok(Ordered::Done),
         }
     }

@@ -1,4 +1,5 @@
-//! From the control state to what clients are told, and to what requests are checked by.
+//! Turns the control state into the view for clients, and into the routes that requests are checked
+//! against.
 
 use base::hash_slot::HASH_SLOTS;
 use cluster::state::Node as Member;
@@ -9,7 +10,8 @@ use engine::hash_slots::{Endpoint, Leaving, Routes, UNSERVED};
 use crate::config::Config;
 use crate::group::record::record;
 
-/// Whether keys are served: a majority decides, and all hash slots have a primary that is there, or need not.
+/// Whether keys are served: a majority decides, and all hash slots have an available primary, or
+/// need not.
 fn is_ok(state: &ControlState, config: &Config, is_cut_off: bool) -> bool {
     let is_failed = |id: NodeId| state.nodes.get(&id).is_none_or(|node| node.is_failed);
     let is_served = || {
@@ -30,8 +32,8 @@ pub(super) fn seen(
     let mut nodes: Vec<NodeSeen> = others
         .map(|(id, node)| node_seen(state, (*id, node), own))
         .collect();
-    // It knows itself, also while it goes into a group or out of one; and what it was just told to announce, before the
-    // group has taken that.
+    // The node knows itself, also while it joins or leaves a group, and knows what it was just
+    // configured to announce, before the group has applied that.
     let mut myself = state.nodes.get(&own).cloned().unwrap_or_default();
     let mut announced = record(config, 0, true, None);
     if announced.host.is_empty() {
@@ -39,7 +41,7 @@ pub(super) fn seen(
     }
     myself.record = announced;
     nodes.push(node_seen(state, (own, &myself), own));
-    // This node first, as it is what most look for.
+    // This node comes first, because most readers look for it.
     nodes.sort_by_key(|node| !node.is_me);
     ClusterSeen {
         nodes,
@@ -88,12 +90,12 @@ fn node_seen(state: &ControlState, (id, node): (NodeId, &Member), own: NodeId) -
     }
 }
 
-/// A shard as 40 digits that all nodes agree on.
+/// Returns a shard's name of 40 digits, which is the same at all nodes.
 fn shard_name(shard: ShardId) -> String {
     let mut bytes = [0; 20];
     let mut word = u64::from(shard.0);
     for byte in bytes.chunks_mut(8) {
-        // Splitmix, so that they do not look alike.
+        // Splitmix, so that the names do not look alike.
         word = word.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = word;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -134,7 +136,7 @@ pub(super) fn routes(
         crosses_slots: cluster.crosses_slots,
         tls_port: config.tls.port,
         databases: u16::try_from(cluster.databases_count).unwrap_or(u16::MAX),
-        // Said by who moves slots.
+        // Set by the code that moves slots.
         leaving: Leaving::default(),
     }
 }

@@ -1,4 +1,4 @@
-//! What a node has that is in cluster mode. What is done with it stands in the module above, which works on whole nodes;
+//! A node's state in cluster mode. The module above has the operations, which work on whole nodes;
 //! the node itself knows no more of cluster mode than this.
 
 use std::collections::BTreeSet;
@@ -11,36 +11,36 @@ use persistence::directory::DataDirectory;
 
 use super::lone_log::LoneLog;
 
-/// What keeps this node in its cluster; nothing outside of one.
+/// State of the node in its cluster; empty outside of cluster mode.
 #[derive(Default)]
 pub struct ClusterMode(pub(super) OnceLock<Part>);
 
 pub(super) struct Part {
-    /// Where nothing else has taken the directory of the data.
+    /// Set if nothing else has locked the data directory.
     pub(super) _taken: Option<DataDirectory>,
-    /// The log of this node while it is by itself.
+    /// This node's log while it is by itself.
     pub(super) lone: Arc<LoneLog>,
-    /// Held while an order is carried out: what it saw before is so still.
+    /// Held while an order is carried out, so that what it has checked stays true.
     pub(super) ordering: Mutex<()>,
-    /// This node's name in its group, where it was in one when it was started, until it has left that.
+    /// This node's name in its group, if it was in one at its start, until it has left that.
     pub(super) member: Mutex<Option<NodeId>>,
     pub(super) left: Mutex<Left>,
-    /// It is about to leave its group with the hash slots that its own log has.
+    /// Whether it is about to leave its group with the hash slots in its own log.
     #[cfg(feature = "cluster")]
     pub(super) brings: Mutex<bool>,
-    /// Nobody is known to lead the group for a node timeout.
+    /// Whether no leader of the group has been known for a node timeout.
     pub(super) is_cut_off: AtomicBool,
 }
 
-/// Who was a member since this server was started, and has left: whoever tells each node to forget one of them hears that it is
-/// done.
+/// Nodes that were members since this server started and have left. A tool that asks each node to
+/// forget one of them gets the answer that this is done.
 #[derive(Default)]
 pub(super) struct Left {
     members: BTreeSet<NodeId>,
     gone: BTreeSet<NodeId>,
 }
 
-/// So many are remembered; then it begins anew.
+/// Maximum number of remembered nodes; then the list starts over.
 const GONE_MAX: usize = 1_024;
 
 impl Left {

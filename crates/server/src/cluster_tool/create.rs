@@ -1,4 +1,4 @@
-//! `iolite cluster create`: a cluster from nodes that are by themselves.
+//! `iolite cluster create`: makes a cluster from nodes that are by themselves.
 //!
 //! ```text
 //!   hash slots in equal parts to the first ones ─► all others meet the first ─► the rest become replicas, of a primary on
@@ -6,7 +6,8 @@
 //!                                                          ─► each replica has what its primary has
 //! ```
 //!
-//! Nothing is changed before all nodes were found in cluster mode, by themselves, empty and without hash slots.
+//! Before anything is changed, all nodes are checked to be in cluster mode, by themselves, empty
+//! and without hash slots.
 
 use std::io;
 use std::net::ToSocketAddrs as _;
@@ -20,12 +21,12 @@ use super::quoted;
 use crate::config::LINK_PORT_DISTANCE;
 use crate::doctor::{command, connect, reply_bytes};
 
-/// Between two looks at a node.
+/// Time between two checks of a node.
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
-/// So many looks a node has until it is asked in vain.
+/// Maximum number of checks of a node.
 const LOOKS_MAX: u32 = 600;
 
-/// A node that is to be of the cluster.
+/// A node of the new cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Address {
     host: String,
@@ -34,7 +35,7 @@ struct Address {
 }
 
 impl Address {
-    /// From `HOST:PORT[@LINK_PORT]`.
+    /// Parses `HOST:PORT[@LINK_PORT]`.
     fn of(text: &str) -> Option<Self> {
         let (text, link_port) = match text.split_once('@') {
             Some((text, link_port)) => (text, Some(link_port.parse().ok()?)),
@@ -55,16 +56,16 @@ impl Address {
     }
 }
 
-/// What each of the nodes is to be.
+/// The role of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
-    /// It owns these hash slots: the first and the last.
+    /// A primary with these hash slots: the first and the last.
     Primary(u16, u16),
-    /// It follows that node, by its place.
+    /// A replica of the node at this index.
     Replica(usize),
 }
 
-/// What the nodes are to be, with so many replicas of each primary.
+/// Returns the roles of the nodes, with `replicas` for each primary.
 fn plan(hosts: &[&str], replicas: usize) -> Result<Vec<Part>, String> {
     let primaries = hosts.len() / (replicas + 1);
     if primaries == 0 || primaries > HASH_SLOTS {
@@ -79,7 +80,7 @@ fn plan(hosts: &[&str], replicas: usize) -> Result<Vec<Part>, String> {
         .collect();
     let mut copies = vec![0; primaries];
     for host in &hosts[primaries..] {
-        // The fewest copies first, then one on another host.
+        // Prefer the primary with the fewest copies, then one on another machine.
         let crowd = |at: &usize| (copies[*at], hosts[*at] == *host);
         let of = (0..primaries).min_by_key(crowd).unwrap_or(0);
         copies[of] += 1;
@@ -89,7 +90,8 @@ fn plan(hosts: &[&str], replicas: usize) -> Result<Vec<Part>, String> {
     Ok(parts)
 }
 
-/// Replicas on the host of their primary change places with others, where both are elsewhere then.
+/// Swaps replicas that are on their primary's machine with others, if both are then on other
+/// machines than their primaries.
 fn spread(parts: &mut [Part], hosts: &[&str]) {
     let of = |part: &Part| match part {
         Part::Replica(of) => Some(*of),
@@ -109,7 +111,7 @@ fn spread(parts: &mut [Part], hosts: &[&str]) {
     }
 }
 
-/// Makes a cluster of these nodes. `as_whom` is who asks all of them.
+/// Makes a cluster of these nodes. `as_whom` is the login for all of them.
 pub(super) fn create(
     as_whom: &Endpoint,
     nodes: &[String],
@@ -194,8 +196,9 @@ fn make(as_whom: &Endpoint, nodes: &[String], replicas: usize) -> Result<Vec<Par
     Ok(parts)
 }
 
-/// Whether a replica gets to have what its primary has, in the time that this takes with empty nodes at most. Who looks at the
-/// cluster next would find it loading.
+/// Waits until a replica has what its primary has, and returns whether it does in the time that
+/// empty nodes need at most. A client that reads the cluster earlier would find the replica
+/// loading.
 fn has_caught_up(stream: &mut Session) -> Result<bool, String> {
     for _ in 0..LOOKS_MAX {
         if ask(stream, &["INFO", "replication"])?.contains("master_link_status:up") {
@@ -212,7 +215,7 @@ fn ip_of(node: &Address) -> io::Result<String> {
     Ok(address.ip().to_string())
 }
 
-/// Whether a node can be of a new cluster.
+/// Checks that a node can be part of a new cluster.
 fn check_free(stream: &mut Session) -> Result<(), String> {
     let info = ask(stream, &["CLUSTER", "INFO"])?;
     let field = |name: &str| {
@@ -231,14 +234,15 @@ fn check_free(stream: &mut Session) -> Result<(), String> {
     }
 }
 
-/// What a node says that was started just now, or has not heard of another one yet. It is asked again.
+/// Errors of a node that has just started, or does not know another one yet. The question is
+/// repeated.
 const PASSING: [&str; 3] = [
     "LOADING",
     "ERR this node does not take part in its cluster yet",
     "ERR Unknown node",
 ];
 
-/// Asks until the answer is one that stays.
+/// Repeats a question until its answer is not one of these.
 fn ask(stream: &mut Session, words: &[&str]) -> Result<String, String> {
     let mut told = ask_once(stream, words);
     for _ in 0..LOOKS_MAX {

@@ -1,6 +1,8 @@
-//! `iolite cluster recover`: a group whose majority is gone for good goes on with one of its nodes, which is stopped meanwhile.
+//! `iolite cluster recover`: continues a group whose majority is lost for good with one of its
+//! nodes, which is stopped meanwhile.
 //!
-//! Without `--yes` it only tells what may be lost. What there was is copied before anything is changed.
+//! Without `--yes` it only shows what may be lost. The former files are copied before anything is
+//! changed.
 
 use std::fs;
 use std::io;
@@ -17,13 +19,13 @@ use persistence::recovery::Place;
 use super::{Told, quoted};
 use crate::group::files::{Kept, directory_within};
 
-/// What was there before is kept under this name.
+/// Name of the copy of the former files.
 const BEFORE: &str = "before-recovery";
 
-/// Tells what a recovery of the node whose directory this is would lose; does it where that is confirmed.
+/// Shows what a recovery of the node with this directory would lose. Does it if `is_confirmed`.
 ///
 /// # Errors
-/// Those of the system; a directory that another server has, or that is of no group.
+/// Errors of the system, and a directory that another server uses or that belongs to no group.
 pub(super) fn recover(dir: &Path, is_confirmed: bool, is_json: bool) -> io::Result<Told> {
     let no_group = || io::Error::other("the node of this directory is in no control group");
     let directory = directory_within(&Place::within(dir).directory);
@@ -61,7 +63,7 @@ pub(super) fn recover(dir: &Path, is_confirmed: bool, is_json: bool) -> io::Resu
     Ok(Told { text, code })
 }
 
-/// The state of a group that this node alone is of, and who is not of it any more.
+/// Returns the state of a group with this node alone, and the nodes that are no longer in it.
 fn alone(known: &ControlState, own: NodeId) -> io::Result<(ControlState, Vec<(NodeId, String)>)> {
     let mut state = known.clone();
     let error = |what: &str| Err(io::Error::other(what.to_owned()));
@@ -94,7 +96,7 @@ fn alone(known: &ControlState, own: NodeId) -> io::Result<(ControlState, Vec<(No
     Ok((state, others))
 }
 
-/// Copies of what there is, beside it.
+/// Copies the files of a directory next to it.
 fn keep_before(directory: &Path) -> io::Result<()> {
     let mut number = 1;
     let before = loop {
@@ -114,7 +116,7 @@ fn keep_before(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What a recovery loses, or may.
+/// What a recovery loses, or may lose.
 struct Loss<'k> {
     own: NodeId,
     known: &'k Known,

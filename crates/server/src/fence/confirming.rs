@@ -1,4 +1,5 @@
-//! Rounds in which the members of a shard confirm that this node is its primary still (`quorum-reads confirm`).
+//! Rounds in which the members of a shard confirm that this node is still its primary
+//! (`quorum-reads confirm`).
 //!
 //! ```text
 //!   a reply waits ─► next() ─► begin: question to every other member ─► no later term is sealed there ─► note
@@ -6,9 +7,10 @@
 //!                       those that wait go on ◄── over ◄── all before the round is committed ◄── confirmed
 //! ```
 //!
-//! A member that has sealed no later term when it answers had sealed none when the round began. A later primary is promoted
-//! only when so many have sealed its term that one of every majority is among them; so none had been when the round began, and
-//! what this node showed then was the newest there was. No clock takes part in that.
+//! A member that has sealed no later term when it answers had sealed none when the round began. A
+//! later primary is promoted only after enough members have sealed its term that every majority
+//! includes one of them. So there was no later primary when the round began, and what this node
+//! showed then was the newest data. No clock is involved.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -17,20 +19,20 @@ use cluster::{NodeId, Shard, ShardId};
 
 use crate::rounds::Rounds;
 
-/// What is asked of members.
+/// A question to members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Question {
-    /// Of which shard.
+    /// The shard.
     pub(crate) shard: ShardId,
-    /// Whether no later term is sealed.
+    /// The term after which none may be sealed.
     pub(crate) term: u64,
-    /// In which round.
+    /// The round.
     pub(crate) round: u64,
-    /// Whom.
+    /// The members to ask.
     pub(crate) members: Vec<NodeId>,
 }
 
-/// Asks members; waits for nothing.
+/// Asks members; does not wait.
 pub(crate) type Asker = Box<dyn Fn(Question) + Send + Sync>;
 
 /// See the module.
@@ -41,16 +43,16 @@ pub(super) struct Confirming {
     asker: OnceLock<Asker>,
 }
 
-/// The round that goes on, and what is known of those before.
+/// The round in progress, and the results of earlier ones.
 #[derive(Default)]
 struct Going {
-    /// The office that it is about.
+    /// The office to confirm.
     term: u64,
-    /// Where the log ended when it began.
+    /// End of the log when the round began.
     tail: u64,
     began_ms: u64,
     asked_ms: u64,
-    /// Up to which round each member has confirmed that office.
+    /// The last round in which each member has confirmed that office.
     members: BTreeMap<NodeId, u64>,
     /// The newest round that a majority has confirmed.
     confirmed: u64,
@@ -65,7 +67,7 @@ impl Going {
     }
 }
 
-/// The office that is to be confirmed, as it is now.
+/// The office to confirm, as it is now.
 pub(super) struct Office<'s> {
     pub(super) own: NodeId,
     pub(super) id: ShardId,
@@ -82,18 +84,20 @@ impl Office<'_> {
 }
 
 impl Confirming {
-    /// Says who asks; once.
+    /// Sets the function that asks members; once.
     #[cfg(feature = "cluster")]
     pub(super) fn set_asker(&self, asker: Asker) {
         let _already_set = self.asker.set(asker);
     }
 
-    /// The number of a round that begins after this call; the caller begins it, if none goes on.
+    /// Returns the number of a round that begins after this call. The caller begins it, if none is
+    /// in progress.
     pub(super) fn next(&self) -> u64 {
         self.rounds.next()
     }
 
-    /// Begins a round where one is waited for; what is to be asked. `tail` says where the log ends.
+    /// Begins a round, if one is awaited, and returns the question to ask. `tail` returns the end
+    /// of the log.
     pub(super) fn begin(
         &self,
         office: &Office<'_>,
@@ -107,7 +111,7 @@ impl Confirming {
             self.rounds.give_up();
         }
         let round = self.rounds.begin()?;
-        // After the beginning: who was given a later number looked at the log later.
+        // Read after the round began: waiters for a later round read the log later.
         going.tail = tail();
         (going.began_ms, going.asked_ms) = (office.now_ms, office.now_ms);
         going.count(office, round);
@@ -119,7 +123,7 @@ impl Confirming {
         })
     }
 
-    /// What is to be asked anew of those that have not answered for so long.
+    /// Returns the question to repeat to members that have not answered for `after_ms`.
     pub(super) fn again(&self, office: &Office<'_>, after_ms: u64) -> Option<Question> {
         let mut going = self.lock();
         let round = self.rounds.current()?;
@@ -139,7 +143,8 @@ impl Confirming {
         })
     }
 
-    /// Asks. Not with anything locked: who cannot be asked is told at once.
+    /// Asks members. The caller must hold no lock, because a member that cannot be asked is
+    /// reported at once.
     pub(super) fn ask(&self, question: Option<Question>) {
         if let (Some(asker), Some(question)) = (self.asker.get(), question)
             && !question.members.is_empty()
@@ -148,7 +153,8 @@ impl Confirming {
         }
     }
 
-    /// A member has sealed no later term than this, as it said in a round; whether a majority has confirmed that round now.
+    /// Notes that a member has sealed no term later than `term`, as it said in a round. Returns
+    /// whether a majority has now confirmed more.
     pub(super) fn note(&self, office: &Office<'_>, node: NodeId, term: u64, round: u64) -> bool {
         let mut going = self.lock();
         let current = self.rounds.current().unwrap_or(0);
@@ -172,7 +178,7 @@ impl Confirming {
         }
     }
 
-    /// The newest round that is over, where so much of the log is committed.
+    /// Returns the newest round that is over, given how much of the log is committed.
     pub(super) fn over(&self, term: u64, committed: u64) -> u64 {
         let going = self.lock();
         if let Some(round) = self.rounds.current()
@@ -185,7 +191,7 @@ impl Confirming {
         self.rounds.over()
     }
 
-    /// Whether a round of this office goes on for longer than this.
+    /// Whether a round of this office has been in progress for longer than `time_ms`.
     pub(super) fn is_overdue(&self, term: u64, now_ms: u64, time_ms: u64) -> bool {
         if self.rounds.current().is_none() {
             return false;
@@ -213,7 +219,7 @@ mod tests {
     use super::super::Fence;
     use super::*;
 
-    /// A log that is written up to its end.
+    /// A log that is completely written.
     struct Log(u64);
 
     impl Tail for Log {
@@ -258,7 +264,7 @@ mod tests {
         NodeId([name; 20])
     }
 
-    /// The fence of one of three members.
+    /// Returns the fence of one of three members.
     fn member(name: u8) -> Fence {
         let fence = Fence::default();
         let clock = Arc::new(ManualClock::at_unix_ms(1)) as Arc<dyn Clock>;
@@ -274,7 +280,8 @@ mod tests {
         fence
     }
 
-    /// In office in term 4, with a lease that a clock which stands still never ends, and 100 bytes of log committed.
+    /// In office in term 4, with 100 bytes of log committed. The clock stands still, so the lease
+    /// never ends.
     fn primary() -> (Fence, Receiver<Question>) {
         let fence = member(1);
         let (asked, questions) = channel();
@@ -285,7 +292,7 @@ mod tests {
         (fence, questions)
     }
 
-    /// What the members answer that are asked; whether a majority has confirmed.
+    /// Feeds the answers of these members. Returns whether a majority has confirmed.
     fn answer(fence: &Fence, question: &Question, members: &[&Fence]) -> bool {
         let Question {
             shard, term, round, ..
@@ -317,7 +324,8 @@ mod tests {
         assert!(questions.try_recv().is_err(), "nobody waits");
     }
 
-    /// The clock stands still, so the lease goes on for ever, and another primary was promoted long ago.
+    /// The clock stands still, so the lease never ends, although another primary was promoted long
+    /// ago.
     #[test]
     fn a_primary_that_is_none_any_more_is_confirmed_by_nobody() {
         let (fence, questions) = primary();
@@ -342,7 +350,7 @@ mod tests {
         let later = fence.next_round(&log);
         second.raise(5);
         third.raise(5);
-        // The answers of the first round come once more.
+        // The answers of the first round are repeated.
         for name in [2, 3] {
             assert!(!fence.note_confirmed(node(name), 4, round));
         }

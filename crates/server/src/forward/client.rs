@@ -1,4 +1,4 @@
-//! What a client that forwards has: its requests on their way, and over which connections they go.
+//! State of a client that forwards: its requests in flight, and the connections that they use.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use super::upstream::{Awaited, Link, Loss, Ready, Terms, Upstreams};
 use super::window::{Aim, Stage, Window, Work};
 use crate::node::Node;
 
-/// What is to be sent again is, after so long: who owns the slot is known here by then, mostly.
+/// Pause before a request is sent again. By then this node mostly knows the slot's new owner.
 const AGAIN_MS: u64 = 5;
 
-/// Over which connections the requests go that are on their way, and on which terms. It changes only when none is, or what a
-/// client sent first might be done last.
+/// The connections and terms of the requests in flight. It changes only when none is in flight:
+/// otherwise an earlier request of the client could run last.
 #[derive(Clone, Debug)]
 pub(crate) struct Lane {
-    /// Over the client's own, not over those that it shares.
+    /// Whether requests use the client's own connections, not the shared ones.
     is_own: bool,
     terms: Terms,
 }
@@ -35,23 +35,23 @@ pub(crate) struct Forwarding {
     /// The client's own connections.
     pub(crate) own: Upstreams,
     pub(crate) decoder: Decoder,
-    /// Where keys are watched, if at another node.
+    /// The other node where keys are watched, if any.
     pub(crate) watched: Option<[u8; 20]>,
-    /// They are not any more, since the connection was lost: EXEC comes to nothing.
+    /// Whether that connection was lost, so the keys are no longer watched: EXEC does nothing.
     pub(crate) is_watch_lost: bool,
-    /// The client is not read from.
+    /// Whether the client is not read from.
     pub(crate) is_paused: bool,
-    /// The worker looks after it.
+    /// Whether the worker has it on its list.
     pub(crate) is_listed: bool,
-    /// When it is tried again.
+    /// When requests are sent again.
     pub(crate) again_ms: u64,
 }
 
-/// What requests are sent by.
+/// What sending requests needs.
 pub(crate) struct Sender<'a> {
     pub(crate) node: &'a Arc<Node>,
     pub(crate) routes: &'a Routes,
-    /// The connections that the clients of the worker share.
+    /// The connections shared by the worker's clients.
     pub(crate) shared: &'a mut Upstreams,
     pub(crate) worker: usize,
     pub(crate) client: ConnectionId,
@@ -59,8 +59,8 @@ pub(crate) struct Sender<'a> {
 }
 
 impl Forwarding {
-    /// Has what is sent from now on go over connections of the client's own, or over shared ones, on the terms of its
-    /// session; false where others have to be answered first.
+    /// Switches to the client's own connections or to shared ones, on the terms of its session.
+    /// Returns false if requests in flight have to be answered first.
     pub(crate) fn enter_lane(&mut self, session: &Session, needs_own: bool) -> bool {
         let needs_own = needs_own || self.watched.is_some();
         if let Some(lane) = &self.lane
@@ -79,7 +79,7 @@ impl Forwarding {
         true
     }
 
-    /// Sends all parts of a request, unless others before it are to be sent again.
+    /// Sends all parts of a request, unless earlier ones are to be sent again.
     pub(crate) fn send(&mut self, sender: &mut Sender<'_>, number: u64) {
         let count = self
             .window
@@ -151,7 +151,7 @@ impl Forwarding {
         }
     }
 
-    /// Notes the reply of a part of a request.
+    /// Notes the reply to a part of a request.
     pub(crate) fn answer(&mut self, number: u64, part: usize, reply: &[u8]) {
         let Some(entry) = self.window.get_mut(number) else {
             return;
@@ -170,14 +170,14 @@ impl Forwarding {
         }
     }
 
-    /// Takes the reply of a node to what is queued there for a request.
+    /// Handles a node's reply to a command that was queued there for a request.
     pub(crate) fn take_queued(&mut self, number: u64, reply: &[u8]) {
         if let Some(entry) = self.window.get_mut(number) {
             entry.is_refused |= is_refusal(reply);
         }
     }
 
-    /// Takes the reply of a node to a part of a request.
+    /// Handles a node's reply to a part of a request.
     pub(crate) fn take_reply(&mut self, number: u64, part: usize, reply: &[u8], now_ms: u64) {
         let Some(entry) = self.window.get_mut(number) else {
             return;
@@ -186,7 +186,7 @@ impl Forwarding {
         if !is_refused {
             self.answer(number, part, reply);
         } else if entry.is_conditional {
-            // The slot went, and what was watched with it.
+            // The slot moved, and with it what was watched.
             let resp = self.lane.as_ref().map_or(Resp::V2, |it| it.terms.told.resp);
             self.answer(number, part, nothing_done(resp));
         } else {
@@ -194,8 +194,8 @@ impl Forwarding {
         }
     }
 
-    /// The connection is lost over which a part of a request was sent, or was not made. What was not sent, and what only
-    /// reads, is sent again.
+    /// Handles the loss of the connection over which a part of a request was sent, or the failure
+    /// to make it. Unsent and read-only parts are sent again.
     pub(crate) fn lose_part(&mut self, (number, part): (u64, usize), loss: &Loss<'_>) {
         let Some(entry) = self.window.get_mut(number) else {
             return;
@@ -211,7 +211,7 @@ impl Forwarding {
         }
     }
 
-    /// A connection of the client's own is lost, or was not made.
+    /// Handles the loss of one of the client's own connections, or the failure to make it.
     pub(crate) fn lose(&mut self, at: usize, reason: &str, now_ms: u64) {
         let (loss, awaited) = self.own.get_mut(at).lose(reason, now_ms);
         if self.watched == Some(loss.node) {
@@ -224,7 +224,8 @@ impl Forwarding {
         }
     }
 
-    /// The connections of a user that the client is not any more, and those that are not wanted: their ids.
+    /// Closes connections of the client's former user, and those that are not needed. Returns their
+    /// IDs.
     pub(crate) fn leave(&mut self, session: &Session) -> Vec<ConnectionId> {
         let mut ended = Vec::new();
         for upstream in self.own.iter_mut() {
@@ -243,7 +244,7 @@ impl Forwarding {
         ended
     }
 
-    /// Ends what is watched at another node; the connection that is to be closed for it.
+    /// Ends watching keys at another node. Returns the connection that has to be closed for that.
     pub(crate) fn end_watch(&mut self) -> Option<ConnectionId> {
         self.is_watch_lost = false;
         let node = self.watched.take()?;
@@ -259,7 +260,7 @@ impl Forwarding {
     }
 }
 
-/// The node that a part of a request is for now; none where nobody serves the slot.
+/// Returns the node that a part of a request goes to now, or `None` if no node serves the slot.
 fn node_of(aim: Aim, routes: &Routes) -> Option<[u8; 20]> {
     match aim {
         Aim::Slot(_) if routes.is_down && !routes.reads_when_down => None,
@@ -267,7 +268,7 @@ fn node_of(aim: Aim, routes: &Routes) -> Option<[u8; 20]> {
     }
 }
 
-/// The node that has what a part of a request is about.
+/// Returns the node that has the data for a part of a request.
 pub(crate) fn owner_of(aim: Aim, routes: &Routes) -> Option<[u8; 20]> {
     match aim {
         Aim::Node(node) => Some(node),
@@ -278,7 +279,7 @@ pub(crate) fn owner_of(aim: Aim, routes: &Routes) -> Option<[u8; 20]> {
     }
 }
 
-/// What EXEC answers when a watched key was changed, or may have been.
+/// Returns the reply of EXEC if a watched key was changed, or may have been.
 pub(crate) fn nothing_done(resp: Resp) -> &'static [u8] {
     match resp {
         Resp::V2 => b"*-1\r\n",
@@ -286,5 +287,5 @@ pub(crate) fn nothing_done(resp: Resp) -> &'static [u8] {
     }
 }
 
-/// What is answered where nobody serves a slot for too long.
+/// The reply if no node serves a slot for too long.
 pub(crate) const NO_NODE: &[u8] = b"-CLUSTERDOWN Hash slot not served\r\n";

@@ -1,4 +1,5 @@
-//! The way to another node: a thread connects, is let in by a token, and gives the socket to the worker that wants it.
+//! Connections to other nodes: a thread connects, is admitted by a token, and passes the socket to
+//! the worker that requested it.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -14,28 +15,28 @@ use super::{Newcomer, lock};
 use crate::link::Message;
 use crate::node::Node;
 
-/// Connections that are made at the same time.
+/// Maximum number of connections that are being made at a time.
 const DIALS_MAX: usize = 64;
-/// A connection may take so long, and so may each answer.
+/// Timeout of a connection, and of each answer.
 const STEP: Duration = Duration::from_secs(1);
-/// An answer that is not longer than this is all that is expected.
+/// Maximum length of an expected answer.
 const ANSWER_BYTES_MAX: usize = 512;
 
-/// Which connection is wanted.
+/// A requested connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Wish {
-    /// The worker that wants it, ...
+    /// The worker that requested it, ...
     pub(crate) worker: usize,
-    /// ... and the client, where it is for one alone.
+    /// ... and the client, if it is for one client alone.
     pub(crate) client: Option<ConnectionId>,
     pub(crate) serial: u64,
     /// The node.
     pub(crate) to: NodeId,
-    /// The user that its requests are of.
+    /// The user who runs its requests.
     pub(crate) user: Vec<u8>,
 }
 
-/// Has a connection made; waits for nothing. The worker hears of it, whatever becomes of it.
+/// Begins to make a connection, and does not wait. The worker is notified of success or failure.
 pub(crate) fn begin(node: &Arc<Node>, wish: Wish) {
     let forward = &node.forward;
     if forward.dials.fetch_add(1, Ordering::AcqRel) >= DIALS_MAX {
@@ -65,7 +66,7 @@ fn spawn(run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     thread.spawn(run).map(drop)
 }
 
-/// Says that there is no connection.
+/// Notifies the worker that there is no connection.
 fn tell(node: &Node, wish: &Wish, reason: &str) {
     if let Some(worker) = node.workers().get(wish.worker) {
         worker.post(Message::NotForwarded {
@@ -134,7 +135,7 @@ fn connect(node: &Arc<Node>, wish: &Wish) -> Result<TcpStream, String> {
     Err(failed)
 }
 
-/// Says who it is. Nothing else comes before that is answered.
+/// Logs in with the token. Nothing else is sent before the answer.
 fn let_in(mut stream: TcpStream, token: &str) -> Result<(), String> {
     stream.set_read_timeout(Some(STEP)).map_err(text)?;
     stream.set_write_timeout(Some(STEP)).map_err(text)?;

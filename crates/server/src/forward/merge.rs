@@ -1,4 +1,4 @@
-//! One reply out of those of several nodes.
+//! Merges the replies of several nodes into one.
 
 use base::hash_slot::HASH_SLOTS;
 use base::number::parse_u64;
@@ -6,25 +6,26 @@ use base::number::parse_u64;
 use super::replies::{elements, integer};
 use super::window::Part;
 
-/// A cursor that clients have holds the slot whose node is asked in its low bits, and above them that node's own cursor.
+/// A client's cursor has the slot of the node that is asked in its low bits, and that node's own
+/// cursor above them.
 const SLOT_BITS: u32 = 14;
 
-/// How replies are put together.
+/// How replies are merged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum How {
-    /// The values of keys: for each, which part has it and at which place.
+    /// The values of keys: for each, the part that has it and its index there.
     Values(Vec<(usize, usize)>),
-    /// Numbers are added.
+    /// The sum of numbers.
     Sum,
-    /// All say OK.
+    /// OK, if all parts say OK.
     Done,
-    /// Elements come one behind the other.
+    /// All elements, one part after the other.
     Elements,
-    /// That of this part.
+    /// The reply of this part.
     One(usize),
-    /// The first from this part on that is no null.
+    /// The first reply, from this part on, that is not null.
     Any(usize),
-    /// Of the node that has this slot; then comes the one that has the other, if there is one.
+    /// The reply of the node with this slot. The node with the other slot is next, if there is one.
     Cursor(u16, Option<u16>),
 }
 
@@ -46,7 +47,7 @@ impl Merge {
         }
     }
 
-    /// Notes the reply of a part; the reply of the whole, if that was the last.
+    /// Notes the reply of a part. Returns the merged reply if that was the last.
     pub(crate) fn answer(&mut self, part: usize, reply: &[u8]) -> Option<Vec<u8>> {
         if let Some(place) = self.replies.get_mut(part) {
             *place = Some(reply.to_vec());
@@ -79,7 +80,7 @@ fn merged(how: &How, replies: &[&[u8]]) -> Vec<u8> {
     whole.unwrap_or_else(|| b"-ERR a node answered what it should not\r\n".to_vec())
 }
 
-/// The first error, and of how many parts there is one where others are done.
+/// Returns the first error, and how many parts failed if others succeeded.
 fn refusal(first: &[u8], failed: usize, all: usize) -> Vec<u8> {
     let text = first.strip_suffix(b"\r\n").unwrap_or(first);
     let mut reply = text.to_vec();
@@ -126,7 +127,7 @@ fn any(from: usize, replies: &[&[u8]]) -> Option<Vec<u8>> {
         .map(<[u8]>::to_vec)
 }
 
-/// The slot whose node is asked, and that node's own cursor, by a cursor that a client has.
+/// Splits a client's cursor into the slot of the node that is asked, and that node's own cursor.
 pub(crate) fn taken_apart(cursor: u64) -> (u16, u64) {
     let slot = u16::try_from(cursor & (HASH_SLOTS as u64 - 1)).unwrap_or(0);
     (slot, cursor >> SLOT_BITS)

@@ -1,4 +1,5 @@
-//! Clients that need no cluster support: what other nodes serve is done there for them (`forward-port`, CLIENT FORWARD ON).
+//! Clients without cluster support: requests for other nodes are run there on their behalf
+//! (`forward-port`, CLIENT FORWARD ON).
 //!
 //! ```text
 //!   client ─► worker: rules ─► own keys: engine ───────────────┐
@@ -6,19 +7,21 @@
 //!   client ◄─ replies in the order of the requests ◄───────────┘
 //! ```
 //!
-//! All of it is done by the worker of the client. An upstream is a connection to one node, served by the same event loop; it has
-//! a database, a protocol version and a user. What is quickly done goes over one that the worker's clients of that kind share,
-//! everything else over one of the client's own ([`client::Lane`]), so transactions, watched keys and commands that block are
-//! that node's business and keep nobody else waiting. A thread makes it ([`dial`]): it asks the other node over the link of the
-//! cluster for a token, which lets a connection in as a user, once.
+//! The client's worker does all of it. An upstream is a connection to one node, served by the same
+//! event loop; it has a database, a protocol version and a user. Quick requests use an upstream
+//! that the worker's clients with the same terms share. All others use one of the client's own
+//! ([`client::Lane`]), so transactions, watched keys and blocking commands are handled by that node
+//! and delay no other client. A thread makes an upstream ([`dial`]): over the cluster's link it
+//! asks the other node for a token, which admits one connection as a user.
 //!
 //! Invariants
-//!  1. Replies leave in the order of the requests ([`window`]). Requests about one slot reach its node in their order: what is
-//!     sent again holds back what comes after it, and a client changes between connections when nothing is on its way.
-//!  2. What may have run is not sent again, unless it only reads.
-//!  3. A request that was forwarded is not forwarded again: an upstream's session is one that does not forward.
-//!  4. A client has at most so many requests and bytes of requests on their way ([`window::REQUESTS_MAX`],
-//!     [`window::BYTES_MAX`]); beyond it is not read from.
+//!  1. Replies leave in the order of the requests ([`window`]). Requests about one slot reach its
+//!     node in order: a request that is sent again holds back later ones, and a client changes
+//!     between connections only when nothing is in flight.
+//!  2. A request that may have run is not sent again, unless it only reads.
+//!  3. A forwarded request is not forwarded again: an upstream's session does not forward.
+//!  4. A client's requests in flight are limited in number and bytes ([`window::REQUESTS_MAX`],
+//!     [`window::BYTES_MAX`]). Beyond that, the client is not read from.
 
 pub(crate) mod client;
 pub(crate) mod dial;
@@ -36,45 +39,46 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use base::random::fill_from_os;
 use reactor::{Balancer, ConnectionId};
 
-/// Bytes of a token.
+/// Length of a token.
 pub(crate) const TOKEN_BYTES: usize = 20;
-/// Who was given a token has so long to use it.
+/// How long a token is valid.
 const TOKEN_MS: u64 = 10_000;
-/// Tokens that are not used yet.
+/// Maximum number of unused tokens.
 const TOKENS_MAX: usize = 4_096;
 
-/// For which user a connection is let in.
+/// The user for whom a token admits a connection.
 struct Token {
     user: Box<[u8]>,
     until_ms: u64,
 }
 
-/// A connection to another node on its way to the worker that wants it.
+/// A connection to another node on its way to the worker that requested it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Newcomer {
-    /// The client that it is for; none where the worker's clients share it.
+    /// The client that it is for, or `None` if the worker's clients share it.
     pub(crate) client: Option<ConnectionId>,
-    /// Which of their upstreams.
+    /// The serial of its upstream.
     pub(crate) serial: u64,
 }
 
-/// What the workers of a node have in common to forward.
+/// The state for forwarding that a node's workers share.
 #[derive(Default)]
 pub struct Forward {
     balancer: OnceLock<Arc<Balancer>>,
     tokens: Mutex<HashMap<[u8; TOKEN_BYTES], Token>>,
-    /// By their descriptors.
+    /// Newcomers by descriptor.
     newcomers: Mutex<HashMap<i32, Newcomer>>,
     dials: AtomicUsize,
 }
 
 impl Forward {
-    /// Says how connections reach workers; once.
+    /// Sets the balancer that passes connections to workers; once.
     pub(crate) fn set_balancer(&self, balancer: &Arc<Balancer>) {
         let _already_set = self.balancer.set(Arc::clone(balancer));
     }
 
-    /// A token that lets one connection in as a user; none where too many are not used yet.
+    /// Issues a token that admits one connection as a user, or returns `None` if too many are
+    /// unused.
     pub(crate) fn issue(&self, user: &[u8], now_ms: u64) -> Option<[u8; TOKEN_BYTES]> {
         let mut tokens = lock(&self.tokens);
         tokens.retain(|_, token| token.until_ms > now_ms);
@@ -91,14 +95,14 @@ impl Forward {
         Some(bytes)
     }
 
-    /// The user whom a token, as text, lets in. It holds once.
+    /// Returns the user whom a token, as text, admits. A token works once.
     pub(crate) fn redeem(&self, token: &[u8], now_ms: u64) -> Option<Box<[u8]>> {
         let token = base::hex::bytes(std::str::from_utf8(token).ok()?)?;
         let token = lock(&self.tokens).remove(&token)?;
         (token.until_ms > now_ms).then_some(token.user)
     }
 
-    /// Whom a connection is for that no listener accepted.
+    /// Takes the record of a connection that no listener accepted.
     pub(crate) fn take_newcomer(&self, fd: i32) -> Option<Newcomer> {
         lock(&self.newcomers).remove(&fd)
     }

@@ -1,11 +1,11 @@
-//! Where the replies of another node end, without a copy of them.
+//! Finds the ends of another node's replies, without copying them.
 
-/// What is known of a reply that comes.
+/// State of an incomplete reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scanner {
-    /// Up to where it was looked at.
+    /// Position up to which it was scanned.
     at: usize,
-    /// So many elements are still to come.
+    /// Number of elements still to come.
     left: u64,
 }
 
@@ -15,22 +15,23 @@ impl Default for Scanner {
     }
 }
 
-/// What is at the front of some bytes.
+/// What some bytes begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scanned {
-    /// A reply of so many bytes. The scanner begins anew behind it.
+    /// A reply of this many bytes. The scanner then starts over after it.
     Reply(usize),
-    /// A part of one. So many bytes have to be there, as far as is known, before there can be more.
+    /// Part of a reply. At least this many bytes are needed, as far as is known, before scanning
+    /// can go on.
     Needs(usize),
-    /// Nothing that a server sends.
+    /// Not a valid reply.
     Malformed,
 }
 
-/// A line is not longer, but for errors and simple strings.
+/// Maximum length of a line, except of errors and simple strings.
 const HEADER_BYTES_MAX: usize = 32;
 
 impl Scanner {
-    /// Looks on. `input` begins with the reply.
+    /// Continues scanning. `input` begins with the reply.
     pub(crate) fn next(&mut self, input: &[u8]) -> Scanned {
         while self.left > 0 {
             let rest = input.get(self.at..).unwrap_or_default();
@@ -62,7 +63,7 @@ impl Scanner {
                     Some(count) => (u64::try_from(count).unwrap_or(0).saturating_mul(2), 0),
                     None => return Scanned::Malformed,
                 },
-                // An attribute is followed by what it is about.
+                // An attribute is followed by the value that it describes.
                 b'|' => match number() {
                     Some(count) => (u64::try_from(count).unwrap_or(0).saturating_mul(2) + 1, 0),
                     None => return Scanned::Malformed,
@@ -82,7 +83,7 @@ impl Scanner {
     }
 }
 
-/// The elements of an array, or none where `reply` is no whole array.
+/// Returns the elements of an array, or `None` if `reply` is not a complete array.
 pub(crate) fn elements(reply: &[u8]) -> Option<Vec<&[u8]>> {
     let end = memchr::memchr(b'\n', reply)?;
     let count = match reply.first() {
@@ -102,12 +103,13 @@ pub(crate) fn elements(reply: &[u8]) -> Option<Vec<&[u8]>> {
     Some(found)
 }
 
-/// The number of an integer reply.
+/// Parses an integer reply.
 pub(crate) fn integer(reply: &[u8]) -> Option<i64> {
     base::number::parse_i64(reply.strip_prefix(b":")?.strip_suffix(b"\r\n")?)
 }
 
-/// Whether a reply says that its request was not run, since the node does not serve the slot, or not yet: it can be sent again.
+/// Whether a reply says that its request was not run because the node does not serve the slot
+/// (yet). Then the request can be sent again.
 pub(crate) fn is_refusal(reply: &[u8]) -> bool {
     const REFUSALS: &[&[u8]] = &[
         b"-MOVED ",
@@ -149,7 +151,7 @@ mod tests {
                 Scanned::Reply(reply.len()),
                 "{reply:?}"
             );
-            // A byte at a time, with what is known kept.
+            // One byte at a time, with the scanner's state kept.
             let mut scanner = Scanner::default();
             for end in 0..reply.len() {
                 let needs = scanner.next(&reply[..end]);

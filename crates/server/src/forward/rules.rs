@@ -1,4 +1,5 @@
-//! What is done with a request of a client that forwards, by its row and by whose the slots are.
+//! Decides how a request of a forwarding client is handled, by its row and by the owners of its
+//! slots.
 
 use std::collections::BTreeMap;
 
@@ -19,25 +20,25 @@ use super::window::{Aim, Part};
 pub(crate) enum Way {
     /// The engine runs it, or refuses it.
     Own(Own),
-    /// It is answered with this error.
+    /// It is refused with this error.
     Refused(&'static str),
-    /// One node answers it; what is to be sent is at the end of the bytes.
+    /// One node answers it. The bytes to send are at the end of the buffer.
     One(Sent, Part),
     /// Several nodes answer it.
     Several(Sent, Merge),
 }
 
-/// What is known of a request that the engine runs.
+/// Properties of a request that the engine runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Own {
-    /// It may wait for keys: nothing may be on its way before it.
+    /// Whether it may wait for keys: then nothing may be in flight before it.
     pub(crate) blocks: bool,
-    /// It ends what is watched at another node.
+    /// Whether it ends watching keys at another node.
     pub(crate) ends_watch: bool,
 }
 
 impl Own {
-    /// Nothing is special about it.
+    /// A request without special properties.
     pub(crate) const PLAIN: Self = Self {
         blocks: false,
         ends_watch: false,
@@ -55,26 +56,27 @@ impl Way {
     }
 }
 
-/// What is known of a request that is sent.
+/// Properties of a request that is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sent {
     pub(crate) is_read: bool,
     pub(crate) blocks: bool,
-    /// It watches keys there.
+    /// Whether it watches keys there.
     pub(crate) watches: bool,
-    /// It ends the transaction of the client.
+    /// Whether it ends the client's transaction.
     pub(crate) is_exec: bool,
-    /// It may take long at its node, or is about the session there: what others sent does not wait for it.
+    /// Whether it may take long at its node or concerns the session there: other clients' requests
+    /// must not wait for it.
     pub(crate) needs_own: bool,
 }
 
-/// By what requests are judged.
+/// Input for handling requests.
 pub(crate) struct Rules<'a> {
     pub(crate) table: &'static Table,
     pub(crate) routes: &'a Routes,
-    /// Writes about keys of several slots are sent in parts.
+    /// Whether writes to keys of several slots are sent in parts.
     pub(crate) splits_writes: bool,
-    /// The node at which keys are watched, if they are at another one.
+    /// The other node where keys are watched, if any.
     pub(crate) watched: Option<[u8; 20]>,
 }
 
@@ -85,7 +87,8 @@ const SHARD_CHANNEL: &str =
     "ERR a shard channel of another node cannot be subscribed to by a connection that forwards";
 
 impl Rules<'_> {
-    /// Judges a request, and puts what is to be sent at the end of `bytes`; `raw` is the request as it came.
+    /// Decides how a request is handled, and appends what is to be sent to `bytes`. `raw` is the
+    /// request as received.
     pub(crate) fn way(
         &self,
         session: &Session,
@@ -155,7 +158,7 @@ impl Rules<'_> {
         }
     }
 
-    /// EXEC: what was queued here goes to the node that has its keys.
+    /// EXEC: sends the commands that are queued here to the node that has their keys.
     fn exec(
         &self,
         session: &Session,
@@ -176,7 +179,7 @@ impl Rules<'_> {
         }
         let aim = match whose(session, self.routes, self.table, spec, request) {
             Whose::Own => match self.watched {
-                // Whether what is watched there has changed is known there alone.
+                // Only that node knows whether the watched keys have changed.
                 Some(node) if has_no_keys(session, self.table) => Aim::Node(node),
                 Some(_) => return Way::Refused(NOT_AS_WATCHED),
                 None => return plain,
@@ -210,7 +213,8 @@ impl Rules<'_> {
         Way::One(sent, part)
     }
 
-    /// A request about keys of several slots, in parts; none where that cannot be.
+    /// Splits a request with keys of several slots into parts, or returns `None` if that is not
+    /// possible.
     fn split(
         &self,
         spec: &CommandSpec,
@@ -252,7 +256,7 @@ impl Rules<'_> {
         Some(Merge::new(how, parts))
     }
 
-    /// A request about all nodes; none where it is about this one.
+    /// Handles a request that concerns all nodes. Returns `None` if it concerns only this one.
     fn of_all(
         &self,
         spec: &CommandSpec,
@@ -288,7 +292,7 @@ impl Rules<'_> {
         Some(Ok(Merge::new(how, parts)))
     }
 
-    /// SCAN: the node that its cursor names.
+    /// SCAN: sends it to the node that its cursor names.
     fn cursor(
         &self,
         request: Request<'_>,
@@ -318,7 +322,7 @@ impl Rules<'_> {
         Some(Ok(Merge::new(How::Cursor(slot, next), vec![part])))
     }
 
-    /// The first slot of each owner, in their order.
+    /// Returns the first slot of each owner, in ascending order.
     fn first_slots(&self) -> Vec<u16> {
         let mut seen = Vec::new();
         let mut firsts = Vec::new();
@@ -334,7 +338,7 @@ impl Rules<'_> {
         firsts
     }
 
-    /// All primaries with slots.
+    /// Returns all primaries with slots.
     fn primaries(&self) -> Vec<[u8; 20]> {
         let firsts = self.first_slots().into_iter();
         let owners = firsts.filter_map(|slot| self.routes.owner(slot));
@@ -345,7 +349,7 @@ impl Rules<'_> {
     }
 }
 
-/// Whether nothing that is queued names a key.
+/// Whether no queued command names a key.
 fn has_no_keys(session: &Session, table: &Table) -> bool {
     let Some(transaction) = session.transaction.as_deref() else {
         return true;
@@ -358,12 +362,12 @@ fn has_no_keys(session: &Session, table: &Table) -> bool {
     has_none
 }
 
-/// Whether a command is a subscription to what has a slot.
+/// Whether a command is a subscription to a channel with a slot.
 fn is_subscription(spec: &CommandSpec) -> bool {
     spec.flags.has(Flags::PUBSUB.with(Flags::NOSCRIPT))
 }
 
-/// Whether a command ends what is watched: UNWATCH, DISCARD, and what begins a connection anew.
+/// Whether a command ends watching keys: UNWATCH, DISCARD, and commands that reset the connection.
 fn ends_watch(spec: &CommandSpec) -> bool {
     match spec.in_transaction {
         InTransaction::Begins | InTransaction::Refuses | InTransaction::Runs => false,
@@ -377,7 +381,7 @@ fn encode<'a>(bytes: &mut Vec<u8>, arguments: impl Iterator<Item = &'a [u8]>) {
     encode_arguments(bytes, arguments.into_iter());
 }
 
-/// Where a copy of `raw` lies.
+/// Appends `raw` to `bytes`, and returns the range of the copy.
 fn push(bytes: &mut Vec<u8>, raw: &[u8]) -> std::ops::Range<usize> {
     let start = bytes.len();
     bytes.extend_from_slice(raw);

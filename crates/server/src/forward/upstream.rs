@@ -1,8 +1,9 @@
-//! Connections to other nodes: what goes out on each, and whose the replies are that come back.
+//! Connections to other nodes: what is sent on each, and which request each reply belongs to.
 //!
-//! A worker has one to each node for all clients that are there on the same [`Terms`]: what they send in one turn is one write,
-//! and what a node answers in one is one read. A client has one of its own for what would hold up others or is
-//! about a session: a wait for keys, watched keys, a transaction, a request that may take long.
+//! A worker has one to each node for all its clients with the same [`Terms`]: their requests of one
+//! turn are one write, and a node's replies to them one read. A client has its own for requests
+//! that would delay other clients or that concern a session: waits for keys, watched keys,
+//! transactions, requests that may take long.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,37 +16,37 @@ use store::DatabaseId;
 
 use super::replies::{Scanned, Scanner};
 
-/// After a connection that failed none is made for so long.
+/// Pause after a failed connection.
 const PAUSE_MS: u64 = 20;
-/// A connection of many on which nothing is awaited for so long is closed.
+/// A connection without an awaited reply is closed after this time.
 const IDLE_MS: u64 = 60_000;
-/// Memory for what is to be sent that is kept.
+/// Maximum memory that is kept for unsent bytes.
 const UNSENT_KEPT_BYTES: usize = 64 * 1024;
 
-/// How far the connection to a node is.
+/// State of the connection to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Link {
-    /// There is none. None is made before this.
+    /// There is none, and none is made before this time.
     Closed { until_ms: u64 },
-    /// A thread makes it.
+    /// A thread is making it.
     Dialling,
-    /// It is there.
+    /// It is open.
     Open(ConnectionId),
 }
 
-/// A reply that is awaited.
+/// An awaited reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaited {
-    /// Of what was said of the client. Anything but an error.
+    /// To a command that sets the client's state: anything but an error.
     Silent,
-    /// Of a request that is queued there, for the request of this client with this number.
+    /// To a command that is queued there, for this client's request with this number.
     Queued(ConnectionId, u64),
-    /// Of a part of a request of this client.
+    /// To a part of this client's request.
     Part(ConnectionId, u64, usize),
 }
 
 impl Awaited {
-    /// The client whose request it is of.
+    /// The client whose request it belongs to.
     pub(crate) fn client(self) -> Option<ConnectionId> {
         match self {
             Self::Silent => None,
@@ -54,21 +55,22 @@ impl Awaited {
     }
 }
 
-/// What a connection holds next.
+/// What a connection has received next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextReply {
-    /// So many bytes that are for nobody: the answer to what was said of the client, or a push, by which no client that forwards
-    /// hears from another node.
+    /// This many bytes without a receiver: the reply to a command that sets the client's state, or
+    /// a push; forwarding clients get no pushes from other nodes.
     Passed(usize),
-    /// A reply of so many bytes to a request.
+    /// A reply of this many bytes to a request.
     Reply(usize, Awaited),
-    /// A part of one, or nothing. So many bytes have to be there before there can be more; 0 where none is awaited.
+    /// Part of a reply, or nothing. At least this many bytes are needed before scanning can go on;
+    /// 0 if nothing was received.
     Needs(usize),
-    /// What no server sends, nobody awaits, or says that the node did not take what was said of the client.
+    /// Not a valid reply, not awaited, or the node refused a command that sets the client's state.
     Wrong,
 }
 
-/// As whom and in which state a client's requests run at another node.
+/// The user and state with which a client's requests run at another node.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     pub(crate) user: Arc<User>,
@@ -87,14 +89,14 @@ impl Terms {
         Arc::ptr_eq(&self.user, &other.user) && self.told == other.told
     }
 
-    /// Whether they are those of a session as it is now.
+    /// Whether they equal those of a session as it is now.
     #[inline]
     pub(crate) fn are_those_of(&self, session: &Session) -> bool {
         Arc::ptr_eq(&self.user, session.permit.user()) && self.told == Told::of(session)
     }
 }
 
-/// What a node is told of the client.
+/// The state of a client that is set at a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Told {
     database: DatabaseId,
@@ -124,28 +126,28 @@ impl Told {
     }
 }
 
-/// The connection to one node.
+/// A connection to one node.
 pub(crate) struct Upstream {
     pub(crate) node: [u8; 20],
-    /// Which try it is.
+    /// Serial of the attempt to make it.
     pub(crate) serial: u64,
     pub(crate) link: Link,
-    /// On which it was made; shared ones are for clients on the same alone.
+    /// The terms on which it was made. A shared one is only for clients with the same terms.
     pub(crate) terms: Terms,
-    /// What the node has been told.
+    /// The state that was set at the node.
     told: Told,
-    /// What is to be sent.
+    /// Bytes to be sent.
     pub(crate) unsent: Vec<u8>,
-    /// The replies that are awaited, in their order.
+    /// The awaited replies, in order.
     pub(crate) queue: VecDeque<Awaited>,
     pub(crate) scanner: Scanner,
-    /// It is not read from, for too many of its replies wait for others.
+    /// Whether it is not read from, because too many of its replies wait for earlier ones.
     pub(crate) is_paused: bool,
-    /// When a reply came, or the first that is awaited began to be.
+    /// When the last reply came, or the wait for the first awaited one began.
     pub(crate) moved_ms: u64,
 }
 
-/// How a connection was lost.
+/// The loss of a connection.
 pub(crate) struct Loss<'r> {
     pub(crate) node: [u8; 20],
     pub(crate) was_open: bool,
@@ -153,18 +155,18 @@ pub(crate) struct Loss<'r> {
     pub(crate) now_ms: u64,
 }
 
-/// What stands in the way of a request.
+/// Whether a request can be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ready {
-    /// Nothing: the connection at this place is there.
+    /// Yes, over the connection at this index.
     Yes(usize),
-    /// The connection at this place is to be made.
+    /// The connection at this index has to be made first.
     Dial(usize),
-    /// A connection failed a moment ago.
+    /// Not yet, for example because a connection has just failed.
     Later,
 }
 
-/// The connections of one client, or those that the clients of a worker share.
+/// The connections of one client, or those shared by a worker's clients.
 #[derive(Default)]
 pub(crate) struct Upstreams {
     all: Vec<Upstream>,
@@ -172,7 +174,8 @@ pub(crate) struct Upstreams {
 }
 
 impl Upstreams {
-    /// The connection to a node on these terms. One that is to be made counts as being made from now on.
+    /// Returns the connection to a node on these terms. If it has to be made, it is marked as being
+    /// made from now on.
     pub(crate) fn ready(
         &mut self,
         node: [u8; 20],
@@ -210,7 +213,7 @@ impl Upstreams {
                 upstream.terms = terms.clone();
                 Ready::Dial(at)
             }
-            // The connection of the user that the client was before: `leave` ends it.
+            // The connection of the client's former user: `leave` ends it.
             _ if !Arc::ptr_eq(&upstream.terms.user, &terms.user) => Ready::Later,
             _ => Ready::Yes(at),
         }
@@ -232,22 +235,22 @@ impl Upstreams {
         &mut self.all[at]
     }
 
-    /// Where the connection of this try is.
+    /// Index of the connection with this serial.
     pub(crate) fn of_serial(&self, serial: u64) -> Option<usize> {
         self.all.iter().position(|it| it.serial == serial)
     }
 
-    /// Where the connection to a node is.
+    /// Index of the connection to a node.
     pub(crate) fn to_node(&self, node: [u8; 20]) -> Option<usize> {
         self.all.iter().position(|it| it.node == node)
     }
 
-    /// Its connections that are there.
+    /// The open connections.
     pub(crate) fn open_links(&self) -> impl Iterator<Item = ConnectionId> {
         self.all.iter().filter_map(Upstream::open_link)
     }
 
-    /// Takes out what nobody has needed for long; the connections that are to be closed.
+    /// Removes connections that were unused for long. Returns those that have to be closed.
     pub(crate) fn end_idle(&mut self, now_ms: u64) -> Vec<ConnectionId> {
         let mut ended = Vec::new();
         self.all.retain(|it| {
@@ -270,7 +273,8 @@ impl Upstream {
         }
     }
 
-    /// Notes a part of a request of a client, which is to be sent on these terms; so many replies come before its own.
+    /// Queues a part of a client's request, to be sent on these terms. `extra_replies` come before
+    /// its own.
     pub(crate) fn push(
         &mut self,
         told: Told,
@@ -289,7 +293,7 @@ impl Upstream {
         self.queue.push_back(Awaited::Part(client, number, part));
     }
 
-    /// Takes up what `input` begins with.
+    /// Consumes what `input` begins with.
     pub(crate) fn next_reply(&mut self, input: &[u8], now_ms: u64) -> NextReply {
         match self.scanner.next(input) {
             Scanned::Reply(len) if input.starts_with(b">") => NextReply::Passed(len),
@@ -307,7 +311,7 @@ impl Upstream {
         }
     }
 
-    /// What is to be sent, where the connection is there.
+    /// Writes the unsent bytes, if the connection is open.
     pub(crate) fn take_unsent(&mut self, write: impl FnOnce(ConnectionId, &[u8])) {
         if let Link::Open(link) = self.link
             && !self.unsent.is_empty()
@@ -318,7 +322,7 @@ impl Upstream {
         }
     }
 
-    /// It is lost, or was not made; what was awaited.
+    /// Notes that the connection is lost, or could not be made. Returns the awaited replies.
     pub(crate) fn lose<'r>(
         &mut self,
         reason: &'r str,
@@ -333,7 +337,8 @@ impl Upstream {
         (loss, self.close(now_ms))
     }
 
-    /// It is not there any more, and none is made for a moment; what was awaited.
+    /// Marks the connection as closed, with a pause before the next attempt. Returns the awaited
+    /// replies.
     fn close(&mut self, now_ms: u64) -> VecDeque<Awaited> {
         self.link = Link::Closed {
             until_ms: now_ms + PAUSE_MS,
@@ -344,18 +349,18 @@ impl Upstream {
         std::mem::take(&mut self.queue)
     }
 
-    /// It is not there any more, and may be made again at once. Nothing is awaited.
+    /// Marks an unused connection as closed; it may be made again at once. No reply is awaited.
     pub(crate) fn close_unused(&mut self) {
         let _nothing = self.close(0);
         self.link = Link::Closed { until_ms: 0 };
     }
 
-    /// Notes that the node is told of the end of what is watched.
+    /// Queues an UNWATCH for the node.
     pub(crate) fn unwatch(&mut self) {
         self.say(&[b"UNWATCH"]);
     }
 
-    /// Says what the node does not know of the client yet.
+    /// Queues commands that set the client's state where the node's differs.
     fn tell(&mut self, now: Told) {
         if now == self.told {
             return;

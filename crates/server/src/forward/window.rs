@@ -1,4 +1,4 @@
-//! The requests of one client that are on their way, in their order, and what became of them.
+//! The requests of one client in flight, in order, and their replies.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -7,44 +7,44 @@ use engine::Outcome;
 
 use super::merge::Merge;
 
-/// A client has so many requests on their way, ...
+/// Maximum number of a client's requests in flight, ...
 pub(crate) const REQUESTS_MAX: usize = 1_024;
-/// ... and so many bytes of requests; one that is longer goes alone.
+/// ... and of their bytes; a longer request is in flight alone.
 pub(crate) const BYTES_MAX: usize = 1 << 20;
-/// More replies than this that wait for others before them have their client wait, and the nodes that it has connections of its
-/// own to.
+/// If more bytes of replies than this wait for earlier ones, the client is not read from, nor are
+/// its own connections to nodes.
 pub(crate) const SAVED_BYTES_MAX: usize = 16 << 20;
-/// Memory for replies that can be sent that is kept.
+/// Maximum memory that is kept for replies that are ready.
 const READY_KEPT_BYTES: usize = 16 << 10;
 
-/// Which node a part of a request is for.
+/// The node that a part of a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Aim {
-    /// The one that serves a slot.
+    /// The node that serves a slot.
     Slot(u16),
-    /// This one.
+    /// This one node.
     Node([u8; 20]),
 }
 
-/// How far a part of a request is.
+/// State of a part of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// It is to be sent, for the first time or again.
+    /// To be sent, for the first time or again.
     Unsent,
-    /// It is on its way.
+    /// Sent.
     Sent,
-    /// It is answered.
+    /// Answered.
     Done,
 }
 
-/// What is sent to one node.
+/// The part of a request that is sent to one node.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) aim: Aim,
     pub(crate) stage: Stage,
-    /// Where it lies in the window's bytes.
+    /// Its place in the window's bytes.
     pub(crate) bytes: Range<usize>,
-    /// The replies before its own: of MULTI and of what is queued.
+    /// Number of replies before its own: to MULTI and to queued commands.
     pub(crate) extra_replies: usize,
 }
 
@@ -59,14 +59,14 @@ impl Part {
     }
 }
 
-/// What a request is made of.
+/// What a request consists of.
 #[derive(Debug)]
 pub(crate) enum Work {
-    /// It ran here.
+    /// It was run here.
     Here,
     /// One node answers it.
     One(Part),
-    /// Several do.
+    /// Several nodes answer it.
     Several(Box<Merge>),
 }
 
@@ -74,24 +74,24 @@ pub(crate) enum Work {
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) work: Work,
-    /// What the client is sent, once that is known.
+    /// The reply to the client, once it is known.
     pub(crate) reply: Option<Vec<u8>>,
-    /// Nothing is sent (CLIENT REPLY).
+    /// Whether no reply is sent (CLIENT REPLY).
     pub(crate) is_silent: bool,
-    /// It only reads: it can be sent again.
+    /// Whether it only reads, so that it can be sent again.
     pub(crate) is_read: bool,
-    /// It may take as long as it likes.
+    /// Whether it may take any time.
     pub(crate) blocks: bool,
-    /// What is queued at the other node was refused there.
+    /// Whether the other node refused a command that is queued there.
     pub(crate) is_refused: bool,
-    /// It runs if what is watched at its node has not changed.
+    /// Whether it runs only if what is watched at its node has not changed.
     pub(crate) is_conditional: bool,
-    /// When it came, on the monotonic clock.
+    /// When it was received, by the monotonic clock.
     pub(crate) began_ms: u64,
 }
 
 impl Entry {
-    /// A part of it.
+    /// Returns a part of it.
     pub(crate) fn part_mut(&mut self, part: usize) -> Option<&mut Part> {
         match &mut self.work {
             Work::Here => None,
@@ -100,7 +100,7 @@ impl Entry {
         }
     }
 
-    /// How many parts it has.
+    /// Number of its parts.
     pub(crate) fn parts_count(&self) -> usize {
         match &self.work {
             Work::Here => 0,
@@ -114,21 +114,22 @@ impl Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Window {
     entries: VecDeque<Entry>,
-    /// The number of the first of them.
+    /// Number of the first entry.
     first: u64,
-    /// What was sent, or is to be.
+    /// Bytes of requests that were sent or are to be sent.
     pub(crate) bytes: Vec<u8>,
-    /// Nothing more is taken in until all that is in it is answered: the last request may block.
+    /// Whether no further request is accepted until all in the window are answered: the last one
+    /// may block.
     pub(crate) is_barrier: bool,
-    /// What becomes of the client then.
+    /// What happens to the client then.
     pub(crate) after: Option<Outcome>,
-    /// Parts that are to be sent again, by number of the entry and of the part.
+    /// Parts to be sent again: number of the entry, and of the part.
     pub(crate) again: Vec<(u64, usize)>,
-    /// Bytes of replies that wait for those before them.
+    /// Bytes of replies that wait for earlier ones.
     pub(crate) saved_bytes: usize,
-    /// Replies that can be sent, ...
+    /// Replies that are ready to be sent, ...
     ready: Vec<u8>,
-    /// ... of so many requests.
+    /// ... of this many requests.
     ready_count: usize,
 }
 
@@ -137,7 +138,7 @@ impl Window {
         self.entries.is_empty()
     }
 
-    /// Whether it takes nothing more at present.
+    /// Whether it accepts no further request at present.
     pub(crate) fn is_full(&self) -> bool {
         self.is_barrier
             || self.after.is_some()
@@ -146,7 +147,7 @@ impl Window {
             || self.saved_bytes > SAVED_BYTES_MAX
     }
 
-    /// Takes a request in; its number.
+    /// Adds a request, and returns its number.
     pub(crate) fn push(&mut self, entry: Entry) -> u64 {
         self.saved_bytes += entry.reply.as_ref().map_or(0, Vec::len);
         self.entries.push_back(entry);
@@ -155,7 +156,7 @@ impl Window {
         number
     }
 
-    /// Takes in what ran here.
+    /// Adds a request that was run here.
     pub(crate) fn push_done(&mut self, reply: Vec<u8>, now_ms: u64) {
         self.push(Entry {
             work: Work::Here,
@@ -174,16 +175,17 @@ impl Window {
         self.entries.get_mut(usize::try_from(at).ok()?)
     }
 
-    /// The first request that is not answered, with its number.
+    /// Returns the first unanswered request, with its number.
     pub(crate) fn front_mut(&mut self) -> Option<(u64, &mut Entry)> {
         let first = self.first;
         self.entries.front_mut().map(|entry| (first, entry))
     }
 
-    /// Notes the reply of a request. The request is gone then, if all before it are answered.
+    /// Notes the reply to a request. If all earlier requests are answered, the request leaves the
+    /// window.
     pub(crate) fn answer(&mut self, number: u64, reply: &[u8]) {
         if number == self.first {
-            // As nearly all do: it waits for none.
+            // The usual case: no earlier request is unanswered.
             if let Some(entry) = self.entries.pop_front() {
                 self.end_first(entry.is_silent, reply);
             }
@@ -197,7 +199,7 @@ impl Window {
         }
     }
 
-    /// Takes the replies out that can be sent; how many requests they are of.
+    /// Passes on the replies that are ready. Returns the number of their requests.
     pub(crate) fn drain(&mut self, send: impl FnOnce(&[u8])) -> usize {
         if !self.ready.is_empty() {
             send(&self.ready);
@@ -207,7 +209,7 @@ impl Window {
         std::mem::take(&mut self.ready_count)
     }
 
-    /// Moves the replies of the first requests to those that can be sent.
+    /// Moves the replies of the first requests to those that are ready.
     fn advance(&mut self) {
         while self.entries.front().is_some_and(|it| it.reply.is_some()) {
             if let Some(entry) = self.entries.pop_front()
@@ -224,7 +226,7 @@ impl Window {
         }
     }
 
-    /// The first request, which is taken out, is answered.
+    /// Appends the reply of the first request, which was taken out, to those that are ready.
     fn end_first(&mut self, is_silent: bool, reply: &[u8]) {
         if !is_silent {
             self.ready.extend_from_slice(reply);
@@ -267,7 +269,7 @@ mod tests {
         assert_eq!(window.saved_bytes, 11);
         window.answer(numbers[0], b"+a\r\n");
         assert_eq!(drained(&mut window), (1, "+a\r\n".to_owned()));
-        // A late second answer changes nothing, whether the first was sent or waits.
+        // A second answer changes nothing, whether the first was sent or waits.
         window.answer(numbers[0], b"+x\r\n");
         window.answer(numbers[2], b"+x\r\n");
         window.answer(numbers[1], b"+b\r\n");

@@ -1,4 +1,4 @@
-//! What the member asks for is carried out: heartbeats, seals, offices. And what came of it is told to the member.
+//! Performs the member's actions: heartbeats, seals, offices. Feeds the results back to the member.
 
 use std::collections::BTreeSet;
 
@@ -9,11 +9,11 @@ use super::driver::{Driver, Event, post};
 use super::libraries;
 use super::links::{Reply, Subject};
 
-/// A seal is begun anew where nothing was heard of it for so long.
+/// A seal without an outcome is begun again after this time.
 const SEAL_MS: u64 = 1_000;
 
 impl Driver {
-    /// The leader has answered a heartbeat.
+    /// Handles the leader's answer to a heartbeat.
     pub(super) fn hear_leader(&mut self, now_ms: u64, reply: &HeartbeatReply) {
         self.heard_leader_ms = now_ms;
         let was_off = drift::is_off(self.member.drift_ppm());
@@ -57,7 +57,7 @@ impl Driver {
         self.perform(actions);
     }
 
-    /// A seal is durable, and the log as it is.
+    /// Notes that a seal and the log are durable.
     pub(super) fn sealed(&mut self, seal: Seal, is_certain: bool) {
         if self.sealing_now.is_some_and(|(now, _)| now == seal) {
             self.sealing_now = None;
@@ -74,7 +74,7 @@ impl Driver {
         if is_begun && self.member.on_office(shard, term) {
             self.tell(&format!("This node is the primary, in term {term}"));
             if let Some(node) = self.node.upgrade() {
-                // What the log of the data says of them may be older.
+                // The log of the data may have older ones.
                 libraries::state_to_log(&node);
             }
         } else {
@@ -87,7 +87,7 @@ impl Driver {
         self.routes_changed();
     }
 
-    /// Whether this node serves its hash slots may have changed with its role.
+    /// Publishes whether this node serves its hash slots, which may have changed with its role.
     pub(super) fn routes_changed(&self) {
         if let Some(node) = self.node.upgrade() {
             node.cluster_mode.publish(&node);
@@ -99,7 +99,7 @@ impl Driver {
             match action {
                 member::Action::Heartbeat(beat) => self.send_heartbeat(&beat),
                 member::Action::Seal(seal) => self.begin_seal(seal),
-                // Where a message asks for it, and nowhere else: see `fetch`.
+                // Only a message starts a fetch: see `fetch`.
                 member::Action::Fetch(_) => {}
                 member::Action::Answer(answer) => {
                     let bytes = Message::Answer(answer).encode();
@@ -139,7 +139,8 @@ impl Driver {
 
     fn begin_seal(&mut self, seal: Seal) {
         let now_ms = self.now_ms().unwrap_or(0);
-        // Asked again, it is being done already; but what took its place may have come to nothing.
+        // A repeated request for it is in progress already, unless another seal replaced it and
+        // failed.
         let is_under_way = |(known, at_ms): (Seal, u64)| known == seal && now_ms < at_ms + SEAL_MS;
         if self.sealing_now.is_some_and(is_under_way) {
             return;
@@ -151,7 +152,7 @@ impl Driver {
         duty.seal(seal, Box::new(done));
     }
 
-    /// The leader has this node get what another one's log has more.
+    /// Handles the leader's order to fetch the part of another node's log that this node lacks.
     pub(super) fn fetch(&mut self, fetch: Fetch, reply: Option<Reply>) {
         if self.fetching.fetch != Some(fetch) {
             let taken = self.member.on_fetch(fetch);
@@ -170,11 +171,12 @@ impl Driver {
             self.give_up_fetch();
             self.fetching.fetch = Some(fetch);
         }
-        // Asked again, the one before hears nothing: as many as a long fetch lasts would hold up all else between the two.
+        // Only the last request is answered: during a long fetch, many waiting ones would block
+        // everything else between the two nodes.
         self.fetching.waiting = reply;
     }
 
-    /// Looks whether it is here.
+    /// Checks whether the fetched log is complete.
     pub(super) fn look_at_fetch(&mut self) {
         let (Some(fetch), Some(duty)) = (self.fetching.fetch, &self.duty) else {
             return;
@@ -199,7 +201,7 @@ impl Driver {
         }
     }
 
-    /// Tells every voter that this node is there, where it takes part.
+    /// Sends a heartbeat to every voter, if this node takes part.
     fn send_heartbeat(&mut self, beat: &Heartbeat) {
         if !self.standing.takes_part() {
             return;

@@ -1,4 +1,4 @@
-//! Questions to one node: the threads that connect to it, send what is asked, and hear what it answers.
+//! Questions to one node: the threads that connect to it, send questions, and receive its answers.
 //!
 //! ```text
 //!   Order ─► queue ─► run: connects, greets ─► talk ── pieces ──► link
@@ -20,24 +20,25 @@ use crate::node::Node;
 use crate::replication::session::{LinkFault, Reader, Received, Session, Writer, conduit, greet};
 use crate::replication::{dial, identity_for};
 
-/// Questions without an answer, of one link.
+/// Maximum number of unanswered questions of one link.
 const PENDING_MAX: usize = 1_024;
-/// A question or an answer is not longer.
+/// Maximum length of a question or an answer.
 const WHOLE_BYTES_MAX: usize = 64 << 20;
-/// A piece of one.
+/// Length of a piece of a question or an answer.
 const PIECE_BYTES: usize = 512 << 10;
-/// How long a connection may take.
+/// Timeout of a connection.
 const DIAL_TIME: Duration = Duration::from_secs(1);
-/// How often a thread looks up.
+/// How often a thread checks whether to stop.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
-/// After a connection that failed none is tried for so long; twice as long each time, ...
+/// After a failed connection the next attempt is made after this time; the time doubles with each
+/// failure, ...
 const PAUSE_MS_MIN: u64 = 50;
 /// ... up to this.
 const PAUSE_MS_MAX: u64 = 500;
-/// Whoever does not answer for so long is taken for gone.
+/// A node that has not answered for this time counts as gone.
 const SILENCE_MS: u64 = 5_000;
 
-/// What a question is about.
+/// The subject of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Subject {
@@ -49,26 +50,27 @@ pub(crate) enum Subject {
     Join = 3,
     /// A node of a cluster meets another one.
     Meet = 4,
-    /// A primary is to hand its office over.
+    /// A replica wants the office of its primary.
     HandOver = 5,
-    /// A message for the subscribers of a node.
+    /// A message for a node's subscribers.
     Publish = 6,
-    /// A client's connection to a node is to be let in.
+    /// A token to admit a client's connection at a node.
     Forward = 7,
-    /// A node says where it is now, and asks where others are.
+    /// A node announces its present address, and asks for those of other nodes.
     Places = 8,
-    /// A primary asks a member whether it knows of no later term.
+    /// A primary asks a member whether it knows a later term.
     Confirm = 9,
     /// A replica asks its primary what is committed.
     ReadIndex = 10,
     /// A node of another cluster asks which one gives way.
     Merge = 11,
-    /// A cluster gives way: its founder is told, and tells its nodes.
+    /// A cluster gives way: sent to its founder, and from the founder to its nodes.
     GiveWay = 12,
 }
 
 impl Subject {
-    /// Whether it is between members of one group: those of another incarnation of it are refused.
+    /// Whether it is between members of one group. Members of another incarnation of the group are
+    /// refused.
     pub(super) fn is_of_members(self) -> bool {
         matches!(
             self,
@@ -102,7 +104,7 @@ impl Subject {
 
 /// An answer, or why there is none.
 pub(crate) type Told = Result<Vec<u8>, String>;
-/// Who is told.
+/// Called with the answer.
 pub(crate) type Done = Box<dyn FnOnce(Told) + Send>;
 
 /// A question to be sent.
@@ -130,7 +132,7 @@ impl Order {
     }
 }
 
-/// Pieces of the question or answer that is coming.
+/// Pieces of a question or answer that is being received.
 #[derive(Default)]
 pub(super) struct Pieces {
     number: u64,
@@ -138,7 +140,7 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// Adds a piece; the whole, if that was the last one.
+    /// Adds a piece. Returns the whole if that was the last one.
     pub(super) fn add(
         &mut self,
         number: u64,
@@ -157,7 +159,7 @@ impl Pieces {
     }
 }
 
-/// Cuts bytes into pieces, each with whether another one follows.
+/// Cuts bytes into pieces, each with whether another follows.
 pub(super) fn pieces(bytes: &[u8]) -> impl Iterator<Item = (bool, &[u8])> {
     let count = bytes.len().div_ceil(PIECE_BYTES).max(1);
     (0..count).map(move |at| {
@@ -166,21 +168,21 @@ pub(super) fn pieces(bytes: &[u8]) -> impl Iterator<Item = (bool, &[u8])> {
     })
 }
 
-/// What the threads of one peer have.
+/// State shared by the threads of one peer.
 #[derive(Clone)]
 pub(super) struct To {
     pub(super) node: Weak<Node>,
-    /// Who has to be there; none where anybody may.
+    /// The node that has to be there, or `None` for any node.
     pub(super) expected: Option<NodeId>,
     pub(super) place: Arc<Mutex<Place>>,
     pub(super) stopping: Arc<AtomicBool>,
     pub(super) table: Arc<LinkTable>,
     pub(super) contact: Arc<Contact>,
-    /// What waits to be sent there.
+    /// Bytes that wait to be sent there.
     pub(super) waiting: Arc<AtomicUsize>,
 }
 
-/// Questions of one link that are not answered yet.
+/// Unanswered questions of one link.
 #[derive(Default)]
 struct Pending {
     waiting: Mutex<BTreeMap<u64, (u64, Done)>>,
@@ -196,7 +198,7 @@ impl Pending {
         }
     }
 
-    /// Whether a question waits for long, and nothing was heard for as long.
+    /// Whether a question has waited long, and nothing was received for as long.
     fn is_silent(&self, now_ms: u64) -> bool {
         let heard_ms = self.heard_ms.load(Ordering::Relaxed);
         let oldest_ms = lock(&self.waiting).values().map(|(at_ms, _)| *at_ms).min();
@@ -253,7 +255,7 @@ impl To {
         Ok(session)
     }
 
-    /// Asks over a link until that ends.
+    /// Sends questions over a link until the link ends.
     fn talk(&self, session: Session, first: Order, orders: &Receiver<Order>) {
         let Session {
             conduit,
@@ -292,7 +294,7 @@ impl To {
         pending.fail_all("the link has ended");
     }
 
-    /// The link is listed from here on, where it is to a node that is known.
+    /// Adds the link to the table, if the node at its other end is known.
     fn list(&self) -> Option<OpenLink> {
         let created_unix_ms = self.node.upgrade()?.core.clock.now_unix_ms();
         let node = self.expected?;
@@ -300,7 +302,7 @@ impl To {
         Some(table.open(node, true, created_unix_ms, &self.waiting))
     }
 
-    /// Sends a question; whether the link goes on.
+    /// Sends a question. Returns whether the link goes on.
     fn put(
         &self,
         pending: &Pending,
@@ -369,7 +371,7 @@ impl To {
     }
 }
 
-/// Begins a thread of the control group.
+/// Starts a thread of the control group.
 #[allow(
     clippy::disallowed_methods,
     reason = "the threads of the control group"

@@ -1,16 +1,18 @@
-//! A node that is back in its group: what was decided meanwhile is taken before anybody is served.
+//! A node that has rejoined its group applies what was decided meanwhile before it serves any
+//! client.
 //!
 //! ```text
 //!   start ─► nobody is served ── a leader confirms what is committed, all of it is applied here ─► documents taken ─► served
 //!                          └──── nobody leads for two node timeouts ─► served, by what was known before
 //! ```
 //!
-//! Otherwise a user that was removed while this node was down would be let in for a moment. Without a majority nobody can say
-//! what was decided, and who looks after the group has to get in.
+//! Otherwise a user that was removed while this node was down could log in for a moment. Without a
+//! majority no node knows what was decided, and the operator must be able to log in.
 //!
-//! A shard that this node's log is not of waits for the same answer, for as long as it takes: a node that went over to another
-//! shard, and was started anew, may know a state of before that. It would follow the primary of the shard that it has left, and a
-//! full sync would take the place of what it acknowledged in the shard that it is of.
+//! A shard in the state that this node's log does not belong to waits for the same answer, without
+//! limit. A node that moved to another shard and was restarted may know a state from before that.
+//! It would follow the primary of its former shard, and a full sync would replace what it
+//! acknowledged in its present shard.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,33 +23,37 @@ use super::driver::{Driver, Event, post};
 use super::links::spawn;
 use super::{directives, documents, libraries};
 
-/// For so many node timeouts a leader is waited for, and twice as long for what it says.
+/// Number of node timeouts to wait for a leader. If there is a leader, twice as many to wait for
+/// its answer.
 const TIMEOUTS: u64 = 2;
-/// Until it is asked again.
+/// Pause before the leader is asked again.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What is known of what the group decided before this node was started.
+/// What this node knows of the group's decisions from before its start.
 #[derive(Default)]
 pub(super) struct CatchingUp {
-    /// Until when nobody is served before all of it is known; 0 where it is not waited for.
+    /// Until when no client is served before everything is known; 0 if that is not awaited.
     awaits_until_ms: u64,
-    /// A leader is being asked.
+    /// Whether a leader is being asked.
     is_asking: bool,
-    /// One answered: all of it is applied here.
+    /// Whether a leader has answered: everything is applied here.
     knows_all: bool,
-    /// The state has this node in a shard that its log is not of, and may be old.
+    /// Whether the state has this node in a shard that its log does not belong to. The state may be
+    /// old.
     holds_shard: bool,
 }
 
 impl CatchingUp {
-    /// Whether the state has to be taken up again: a shard in it was not, and has been confirmed.
+    /// Whether the state has to be applied again: a shard in it was held back, and has been
+    /// confirmed.
     pub(super) fn has_confirmed_shard(&self) -> bool {
         self.knows_all && self.holds_shard
     }
 }
 
 impl Driver {
-    /// Whether what the state says of the own shard can be taken up. Otherwise a leader is asked, and the state is taken up again.
+    /// Whether the state's shard of this node can be applied. Otherwise a leader is asked, and the
+    /// state is applied again later.
     pub(super) fn confirm_shard(&mut self, shard: Option<ShardId>) -> bool {
         let of_log = self.duty.as_ref().and_then(|duty| duty.shard_of_log());
         let is_another = shard.is_some() && of_log.is_some() && shard != of_log;
@@ -58,7 +64,7 @@ impl Driver {
         !self.catching_up.holds_shard
     }
 
-    /// Begins to find out what was decided, where nobody is served before.
+    /// Begins to find out what was decided, if clients are not served before.
     pub(super) fn await_group(&mut self) {
         let Some(node) = self.node.upgrade() else {
             return;
@@ -90,7 +96,7 @@ impl Driver {
         }
     }
 
-    /// All that was committed is applied here, or nobody could be asked.
+    /// Handles the result: everything committed is applied here, or no leader could be asked.
     pub(super) fn caught_up(&mut self, is_newest: bool) {
         self.catching_up.is_asking = false;
         self.catching_up.knows_all |= is_newest;
@@ -110,7 +116,7 @@ impl Driver {
         self.serve_after_all();
     }
 
-    /// Nobody may be there who could say.
+    /// Serves clients after a time limit, because there may be no leader to ask.
     pub(super) fn give_up_awaiting(&mut self, now_ms: u64) {
         let more_ms = match self.standing.leader {
             None => 0,

@@ -1,4 +1,4 @@
-//! How this node takes part in the control group: from its files and its configuration to threads, and back.
+//! This node's membership in the control group: from files and configuration to threads, and back.
 //!
 //! ```text
 //!   look:    files ─► whether it is in a group; then nothing is written or shown            before clients are served
@@ -47,24 +47,24 @@ use crate::config::{Config, Shares};
 use crate::node::Node;
 use crate::replication::session::Session;
 
-/// Events that wait for the thread.
+/// Maximum number of events that wait for the thread.
 const EVENTS_MAX: usize = 4_096;
-/// How long a node is asked to let this one in, ...
+/// Timeout of a request to join, ...
 const JOIN_TIME: Duration = Duration::from_secs(10);
-/// ... and after how long it is asked again.
+/// ... and pause before the next one.
 const JOIN_PAUSE: Duration = Duration::from_millis(300);
-/// How long the thread of a log may take to end.
+/// How long the log's thread may take to end.
 const LOG_END_TIME: Duration = Duration::from_secs(5);
-/// So often a joiner is sent on from one node to the next.
+/// Maximum number of nodes that a joiner is redirected to in a row.
 const HOPS_MAX: usize = 4;
 
-/// What a node of a group, or of a cluster, has.
+/// The state of a node in a group or a cluster.
 pub(crate) struct Part {
     me: Weak<Self>,
     pub(super) node: Weak<Node>,
     disk: Arc<dyn Disk>,
     directory: PathBuf,
-    /// Where nothing else has taken the directory of the data.
+    /// Set if nothing else has locked the data directory.
     _taken: Option<DataDirectory>,
     kept: Mutex<Kept>,
     pub(super) links: Arc<Links>,
@@ -77,42 +77,45 @@ pub(crate) struct Part {
     pub(super) merging: Merging,
 }
 
-/// How this node takes part now.
+/// This node's present membership.
 #[derive(Default)]
 struct Taking {
-    /// What the group decides is done by this; none for a witness without a copy of the log, and as long as no group decides.
+    /// Carries out the group's decisions. `None` for a witness without a copy of the log, and while
+    /// there is no group.
     duty: Option<Arc<Duty>>,
     active: Option<Active>,
-    /// It has left its group, and is about to be by itself.
+    /// Whether it has left its group, and is about to be by itself.
     is_ending: bool,
 }
 
-/// While it is in a group.
+/// State while it is in a group.
 struct Active {
     events: SyncSender<Event>,
     log: Arc<RaftLog<Links>>,
-    /// Hears when the thread of the log has ended.
+    /// Receives a message when the log's thread has ended.
     ended: Receiver<()>,
 }
 
-/// What a node knows of itself that is in a group, or is to be, or is in cluster mode.
+/// What a node knows of itself that is in a group, joins one, or is in cluster mode.
 pub(crate) struct Known {
     kept: Kept,
     is_by_itself: bool,
 }
 
-/// Whether the node of a working directory is in a group, as its files say. What cannot be read is told by [`look`].
+/// Whether the node of a working directory is in a group, according to its files. Unreadable files
+/// are reported by [`look`].
 pub(crate) fn is_member(dir: &Path) -> bool {
     let directory = directory_within(&DataPlace::within(dir).directory);
     let kept = Kept::read(&SystemDisk, &directory).ok().flatten();
     kept.is_some_and(|kept| kept.raft_id.is_some())
 }
 
-/// Looks whether this node is in a group, or is to be: then it neither writes nor shows anything until the group says what
-/// it is, since it may have been the primary and be it no more. Called before clients are served.
+/// Checks whether this node is or will be in a group. Then it refuses reads and writes until the
+/// group decides its role, because it may have been the primary and be replaced. Called before
+/// clients are served.
 ///
 /// # Errors
-/// Those of the system; a file that is damaged.
+/// Errors of the system, and a damaged file.
 pub(crate) fn look(node: &Node) -> io::Result<Option<Known>> {
     let config = node.core.config.current();
     let place = DataPlace::within(&config.dir);
@@ -137,17 +140,17 @@ pub(crate) fn look(node: &Node) -> io::Result<Option<Known>> {
 }
 
 impl Known {
-    /// The name of this node in its group; none where it is in cluster mode and by itself.
+    /// The name of this node in its group, or `None` if it is in cluster mode and by itself.
     pub(crate) fn member(&self) -> Option<NodeId> {
         (!self.is_by_itself).then_some(self.kept.id)
     }
 }
 
-/// Has the group decide from here on: nothing is written but in an office that it gave. Called when the data is loaded,
-/// before replication begins.
+/// Puts this node under its group: from here on it writes only in an office that the group gave it.
+/// Called when the data is loaded, before replication begins.
 ///
 /// # Errors
-/// Those of the system; files that are damaged; a configuration that does not go together.
+/// Errors of the system, damaged files, and an inconsistent configuration.
 pub(crate) fn prepare(node: &Arc<Node>, known: Known) -> io::Result<Arc<Part>> {
     let config = node.core.config.current();
     let place = DataPlace::within(&config.dir);
@@ -192,16 +195,16 @@ pub(crate) fn prepare(node: &Arc<Node>, known: Known) -> io::Result<Arc<Part>> {
     Ok(part)
 }
 
-/// Takes part, or asks to be let in.
+/// Takes part, or asks to join.
 ///
 /// # Errors
-/// Those of the system; a control log that is damaged.
+/// Errors of the system, and a damaged control log.
 pub(crate) fn begin(part: &Arc<Part>, node: &Arc<Node>) -> io::Result<()> {
     let config = node.core.config.current();
     let has_port = node.replication.own.open(node).is_some();
     let raft_id = lock(&part.kept).raft_id;
     if raft_id.is_none() && !config.group.is_wanted() {
-        // By itself, it can do without until it meets somebody.
+        // A node by itself needs no port until it meets another one.
         return Ok(());
     }
     if !has_port {
@@ -269,7 +272,7 @@ impl TakesPart for Part {
     }
 
     fn configured(&self, config: &Config) {
-        // It is in force only once all have been told.
+        // The configuration comes into force only after all observers were notified.
         let record = self.record_by(config);
         let _in_a_group = self.post(Event::Configured(Box::new(record)));
     }
@@ -324,7 +327,7 @@ impl TakesPart for Part {
     fn stop(&self) {
         let taking = lock(&self.taking);
         if let Some(active) = &taking.active {
-            // It looks up by itself, too.
+            // The thread also checks by itself.
             let _full = active.events.try_send(Event::Stop);
         }
         self.links.stop();
@@ -336,7 +339,7 @@ impl TakesPart for Part {
     }
 }
 
-/// Whether the configuration goes together.
+/// Checks that the configuration is consistent.
 fn check(node: &Node, config: &Config) -> io::Result<()> {
     let refuse = |what: &str| Err(io::Error::other(what.to_owned()));
     if config.replication.primary.is_some() {
@@ -365,10 +368,10 @@ fn check(node: &Node, config: &Config) -> io::Result<()> {
     }
 }
 
-/// From here on this node keeps the log alone, and its directory says so.
+/// Makes this node a log-only copy from here on, and marks its directory as such.
 fn begin_log_alone(node: &Node, config: &Config) -> io::Result<()> {
     let place = DataPlace::within(&config.dir);
-    // What it promised with data it cannot keep without.
+    // A promise that it made with data cannot be kept without data.
     let had_shard = SealRecord::read(&place)?.is_some_and(|known| known.shard.is_some());
     if has_keys(node) || had_shard {
         return Err(io::Error::other(
@@ -381,7 +384,7 @@ fn begin_log_alone(node: &Node, config: &Config) -> io::Result<()> {
 }
 
 impl Part {
-    /// A peer asks something.
+    /// Handles a peer's question.
     fn hear(self: &Arc<Self>, asked: Asked) {
         match asked.subject {
             Subject::Meet => return self.hear_of_meeting(asked),
@@ -402,7 +405,7 @@ impl Part {
         }
     }
 
-    /// Another node has a message for the subscribers of this one.
+    /// Handles another node's message for this node's subscribers.
     fn hear_of_message(&self, asked: Asked) {
         let Asked { bytes, reply, .. } = asked;
         if let (Some(node), Ok((kind, channel, message))) =
@@ -413,7 +416,7 @@ impl Part {
         reply.answer(Ok(Vec::new()));
     }
 
-    /// A member of this node's shard asks what reads wait for.
+    /// Handles a question of a shard member that reads wait for.
     fn hear_of_read(&self, asked: Asked) {
         match self.node.upgrade() {
             Some(node) if asked.subject == Subject::Confirm => Reads::hear_of_round(&node, asked),
@@ -422,23 +425,24 @@ impl Part {
         }
     }
 
-    /// Where its files are.
+    /// The directory of its files.
     pub(super) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// For who may outlive it.
+    /// Returns a weak reference, for holders that may outlive this.
     pub(super) fn weak(&self) -> Weak<Self> {
         Weak::clone(&self.me)
     }
 
-    /// This node's name, and its number in Raft; nothing where it is in no group.
+    /// This node's name and its number in Raft, or `None` if it is in no group.
     pub(super) fn names(&self) -> Option<(NodeId, RaftId)> {
         let kept = lock(&self.kept);
         kept.raft_id.map(|raft_id| (kept.id, raft_id))
     }
 
-    /// Whether a node was of this one's group when that was last known, or nobody of it was known.
+    /// Whether a node was in this node's group when the peers were last stored, or no peers were
+    /// stored.
     pub(super) fn may_be_a_peer(&self, node: NodeId, raft_id: RaftId) -> bool {
         let kept = lock(&self.kept);
         let mut peers = kept.peers.iter();
@@ -450,7 +454,7 @@ impl Part {
         Some(Arc::clone(&taking.active.as_ref()?.log))
     }
 
-    /// A client of another node is to be let in as a user, who is known there.
+    /// Answers another node with a token that admits its client as a user.
     fn hear_of_client(&self, asked: Asked) {
         let Asked { bytes, reply, .. } = asked;
         let token = self.node.upgrade().and_then(|node| {
@@ -468,7 +472,7 @@ impl Part {
         Some(taking.active.as_ref()?.events.clone())
     }
 
-    /// Leaves an event for the thread; false where this node is in no group.
+    /// Queues an event for the thread. Returns false if this node is in no group.
     pub(super) fn post(&self, event: Event) -> bool {
         let events = self.events();
         let is_there = events.is_some();
@@ -478,7 +482,7 @@ impl Part {
         is_there
     }
 
-    /// From here on the group decides what this node does.
+    /// Puts this node under the group's decisions.
     fn obey(&self, node: &Arc<Node>) -> Result<(), String> {
         let id = lock(&self.kept).id;
         let shares_libraries = libraries::is_wanted(node);
@@ -488,7 +492,7 @@ impl Part {
             .set_shares_libraries(shares_libraries);
         let config = node.core.config.current();
         if !config.group.keeps_log() {
-            // It has no data to show, and takes none: that stays as it was begun.
+            // The node has no data to show and takes none: its refusals from the start stay.
             node.replication.own.set_id(TermId(id.0));
             return Ok(());
         }
@@ -497,7 +501,8 @@ impl Part {
         Ok(())
     }
 
-    /// A node that was by itself is in a group from here on, under this name and number.
+    /// Brings a node that was by itself into a group, with the name and number that `change`
+    /// stores.
     pub(super) fn enter(
         self: &Arc<Self>,
         node: &Arc<Node>,
@@ -511,7 +516,7 @@ impl Part {
         self.take_part(node, raft_id).map_err(text)
     }
 
-    /// Says where another node reached this one.
+    /// Stores the host at which another node reached this one.
     pub(super) fn note_host(&self, host: &str) -> io::Result<()> {
         let is_known = lock(&self.kept).host.is_some() || host.is_empty();
         match is_known {
@@ -520,10 +525,10 @@ impl Part {
         }
     }
 
-    /// Keeps where others are, for the next start.
+    /// Stores the addresses of other nodes for the next start.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the system.
     pub(super) fn keep_peers(&self, peers: Vec<KnownPeer>) -> io::Result<()> {
         let is_known = lock(&self.kept).peers == peers;
         match is_known {
@@ -532,17 +537,17 @@ impl Part {
         }
     }
 
-    /// What this node asks members names its group from here on.
+    /// Makes this node's questions to members name its group from here on.
     fn name_group(&self, kept: &Kept) {
         for links in [&*self.links, self.reads.links()] {
             links.set_group(kept.incarnation, kept.founder);
         }
     }
 
-    /// Keeps who began the group, and has questions name it, once all nodes know of that.
+    /// Stores the founder of the group, and makes questions name it, once all nodes know that.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the system.
     pub(super) fn note_founder(&self, state: &ControlState) -> io::Result<()> {
         let founder = told_founder(state);
         if founder.is_none() || lock(&self.kept).founder.is_some() {
@@ -554,11 +559,11 @@ impl Part {
         Ok(())
     }
 
-    /// This node has left: it may join a group anew, in cluster mode once [`Part::note_end`] was called, otherwise when it is
-    /// started again.
+    /// Forgets the group that this node has left. It may then join a group again: in cluster mode
+    /// once [`Part::note_end`] was called, otherwise after a restart.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the system.
     pub(super) fn forget_group(&self) -> io::Result<()> {
         let active = {
             let mut taking = lock(&self.taking);
@@ -575,7 +580,7 @@ impl Part {
         }
         if let Some(active) = active {
             active.log.stop();
-            // It writes nothing any more where another log may begin soon.
+            // The thread must not write where another log may begin soon.
             let _ended = active.ended.recv_timeout(LOG_END_TIME);
         }
         self.keep(|kept| {
@@ -586,27 +591,27 @@ impl Part {
         })
     }
 
-    /// What there was to do after leaving is done.
+    /// Notes that the work after leaving is done.
     pub(super) fn note_end(&self) {
         lock(&self.taking).is_ending = false;
     }
 
-    /// Whether this node is in no group, and nothing is left to do of one that it was in.
+    /// Whether this node is in no group, and the work after leaving one is done.
     pub(super) fn is_out(&self) -> bool {
         !self.is_ending() && self.member().is_none()
     }
 
-    /// Whether it has left, and something is left to do.
+    /// Whether it has left, and work remains to be done.
     pub(super) fn is_ending(&self) -> bool {
         lock(&self.taking).is_ending
     }
 
-    /// No group decides any more what this node does.
+    /// Ends the group's control over this node.
     pub(super) fn obey_nobody(&self) {
         lock(&self.taking).duty = None;
     }
 
-    /// Changes what is kept; it is durable then.
+    /// Changes the stored state; it is durable when this returns.
     fn keep(&self, change: impl FnOnce(&mut Kept)) -> io::Result<()> {
         let mut kept = lock(&self.kept);
         let mut changed = kept.clone();
@@ -616,7 +621,7 @@ impl Part {
         Ok(())
     }
 
-    /// Asks a node to let this one in, until it is in; then takes part.
+    /// Asks a node to let this one join until it has joined; then takes part.
     fn join(self: &Arc<Self>, node: &Arc<Node>, first: &Place) -> io::Result<()> {
         let id = lock(&self.kept).id;
         let record = self.record(node);
@@ -649,7 +654,8 @@ impl Part {
                     node.core.log.notice(format_args!(
                         "This node has joined the control group, as member {raft_id}"
                     ));
-                    // Its own control log begins with older states: nobody is served by those.
+                    // This node's own control log begins with older states, which must not be
+                    // served.
                     documents::take(node, &state);
                     libraries::take(node, &state);
                     directives::take(node, &state);
@@ -669,7 +675,8 @@ impl Part {
         Ok(())
     }
 
-    /// Asks once, at that node and where that says; this node's number, and what the group has decided.
+    /// Asks once, at that node and the nodes that it redirects to. Returns this node's number, and
+    /// the group's state.
     pub(super) fn ask_to_join(
         &self,
         id: NodeId,
@@ -727,7 +734,7 @@ impl Part {
         let (ending, ended) = sync_channel(1);
         spawn("raft", move || {
             runtime.run();
-            // Nobody may wait for that.
+            // An error means that no thread waits for it.
             let _alone = ending.send(());
         })?;
         let record = self.record(node);
@@ -759,7 +766,7 @@ impl Part {
         spawn("group", move || driver.run(&heard))
     }
 
-    /// What this node says of itself.
+    /// Returns this node's record.
     pub(super) fn record(&self, node: &Node) -> NodeRecord {
         self.record_by(&node.core.config.current())
     }
@@ -770,7 +777,7 @@ impl Part {
     }
 }
 
-/// Who began a group, where all nodes of it know that questions name it.
+/// Returns the founder of a group, if all its nodes know that questions name it.
 pub(super) fn told_founder(state: &ControlState) -> Option<NodeId> {
     let is_told = cluster::meeting::is_told_apart(state);
     is_told.then(|| cluster::meeting::founder(state)).flatten()
@@ -785,7 +792,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An address at which others do not find this node, or clients are not served, is told when it takes part.
+/// Warns if other nodes cannot reach this node at its announced address, or clients are not served
+/// there.
 fn warn_of_address(node: &Node, config: &Config, record: &NodeRecord) {
     let fault = if is_bound_too_narrowly(config, record) {
         "and serves clients of this machine alone: see bind"

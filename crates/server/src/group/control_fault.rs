@@ -1,18 +1,20 @@
-//! A node whose control log cannot be written takes no part in the group until it can be: it says so, and is as one that is cut off.
+//! A node whose control log cannot be written takes no part in the group until it can: it reports
+//! that, and behaves as if cut off.
 //!
 //! ```text
 //!   a fault ─► no vote, no entry, no heartbeat, no seal ─► its lease ends; the others find it silent, and go on without it
 //!   none any more ─► heartbeats ─► it is heard again, and told what was decided meanwhile
 //! ```
 //!
-//! What it knows of the group is older than what the others decide, and what it promises would not outlive it.
+//! Its knowledge of the group is older than the other nodes' decisions, and its promises would not
+//! outlive the process.
 
 use consensus::Standing;
 
 use super::driver::Driver;
 
 impl Driver {
-    /// Tells the operator what has changed of the control log's files.
+    /// Logs changes in the state of the control log's files.
     pub(super) fn tell_control_faults(&self, before: &Standing) {
         let now = &self.standing;
         if (&now.fault, &now.snapshot_fault, &now.ended)
@@ -46,7 +48,7 @@ impl Driver {
         }
     }
 
-    /// Why this node takes no part, if so.
+    /// Why this node takes no part, or `None` if it does.
     pub(super) fn control_fault(&self) -> Option<String> {
         let standing = &self.standing;
         standing.fault.clone().or_else(|| standing.ended.clone())

@@ -1,12 +1,13 @@
-//! Directives under a control group: one document of its control log has those that were set for all of its nodes
-//! (`cluster-sync config`). Which may be is a table of the configuration.
+//! Shared directives of a control group: one document of the control log has the directives that
+//! were set for all of its nodes (`cluster-sync config`). A table of the configuration says which
+//! directives can be shared.
 //!
 //! ```text
 //!   CONFIG SET of a shared directive, anywhere ─► all that were set so, with this one ─► document ─► CONFIG SET on each node
 //! ```
 //!
-//! What was never set so is each node's own. A node that starts has what its file says, and what the group says over that,
-//! before it serves anybody.
+//! A directive that was never set this way is each node's own. A starting node applies its file,
+//! then the group's directives, before it serves any client.
 
 use std::sync::atomic::Ordering;
 
@@ -22,12 +23,12 @@ use crate::config::{ApplyError, Change, ConfigError, Divided, OwnedPair};
 use crate::node::Node;
 use crate::port::as_reply;
 
-/// Whether this node has the directives of its group.
+/// Whether this node takes the group's directives.
 pub(crate) fn is_wanted(node: &Node) -> bool {
     node.core.config.current().group.shares.directives
 }
 
-/// Has this node have the directives of the group, where they changed.
+/// Applies the group's directives, if they have changed.
 pub(crate) fn take(node: &Node, state: &ControlState) {
     if !is_wanted(node) {
         return;
@@ -50,10 +51,10 @@ pub(crate) fn take(node: &Node, state: &ControlState) {
     }
 }
 
-/// Sets one, where it is another here.
+/// Sets a directive, if it has another value here.
 fn set(node: &Node, name: &[u8], value: &[u8]) -> Result<(), String> {
     let config = &node.core.config;
-    // It keeps no data.
+    // A witness keeps no data.
     if name == b"durability" && config.current().group.is_witness {
         return Ok(());
     }
@@ -76,8 +77,9 @@ fn set(node: &Node, name: &[u8], value: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// Sets what is shared on all nodes, then what is this node's own: all or nothing. All has been checked. Own ones that cannot be had
-/// all the same, as a port that is taken, have what is shared set back.
+/// Sets the shared directives on all nodes, then this node's own ones: all or nothing. All values
+/// were checked before. If an own one still cannot be applied, such as a port that is taken, the
+/// shared ones are restored.
 pub(crate) fn change_with_own(
     node: &Node,
     divided: &Divided,
@@ -103,7 +105,8 @@ pub(crate) fn change_with_own(
     Err(as_reply(refused))
 }
 
-/// Refuses a node timeout that not all nodes take up while they run, or that elections take too long for.
+/// Refuses a node timeout that not all nodes can apply while they run, or for which elections take
+/// too long.
 fn check_timeout(node: &Node, shared: &[OwnedPair]) -> Result<(), CommandError> {
     let wanted = shared.iter();
     let mut wanted = wanted.filter(|(name, _)| name == NODE_TIMEOUT.as_bytes());
@@ -128,10 +131,11 @@ fn check_timeout(node: &Node, shared: &[OwnedPair]) -> Result<(), CommandError> 
     Ok(())
 }
 
-/// Refuses a node timeout of this node's own, in a group: who waits for a lease has to know how long it counts.
+/// Refuses a node timeout for this node alone in a group: a node that waits for a lease must know
+/// how long it counts.
 ///
 /// # Errors
-/// That.
+/// That refusal.
 pub(crate) fn check_own_timeout(node: &Node) -> Result<(), ApplyError> {
     if is_wanted(node) || node.control.log().is_none() {
         return Ok(());
@@ -142,7 +146,7 @@ pub(crate) fn check_own_timeout(node: &Node) -> Result<(), ApplyError> {
     })
 }
 
-/// Has those that are still what they were set to be what they were before.
+/// Restores the former values of those directives that were not changed since.
 fn set_back(node: &Node, new: &[OwnedPair], before: &[OwnedPair]) -> Result<(), CommandError> {
     order(node, &|pairs| {
         for ((name, new), (_, old)) in new.iter().zip(before) {
@@ -153,12 +157,12 @@ fn set_back(node: &Node, new: &[OwnedPair], before: &[OwnedPair]) -> Result<(), 
     })
 }
 
-/// Sets directives on all nodes; waits until they are so here.
+/// Sets directives on all nodes, and waits until they apply here.
 fn change(node: &Node, new: &[OwnedPair]) -> Result<(), CommandError> {
     order(node, &|pairs| pairs.extend(new.iter().cloned()))
 }
 
-/// Orders what `edit` makes of those that are set on all nodes.
+/// Proposes the shared directives as changed by `edit`.
 fn order(node: &Node, edit: &dyn Fn(&mut Pairs)) -> Result<(), CommandError> {
     let log = node.control.log_for_client()?;
     let subject = Subject {

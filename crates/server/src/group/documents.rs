@@ -1,4 +1,5 @@
-//! Users under a control group: they are documents of its control log, which every node takes (`cluster-sync`).
+//! Users of a control group: they are documents of its control log, which every node applies
+//! (`cluster-sync`).
 //!
 //! ```text
 //!   ACL SETUSER, anywhere ─► the user as it is here, with the rules ─► document, at the version it was made from
@@ -6,10 +7,11 @@
 //!   control state has changed ───────┴── users of this node ◄───────────────┘ committed and applied: OK
 //! ```
 //!
-//! The users that a group begins with are those of the node that begins it. The default user is the last that is written:
-//! as long as it is not there, nobody takes anything.
+//! A group begins with the users of its founder. The default user is written last: until it is
+//! there, no node applies any user.
 //!
-//! Invariant: what is written was made from the version that it names. So no change is lost, whatever is changed where.
+//! Invariant: a document is made from the version that it names. So no change is lost, wherever
+//! changes are made.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,28 +27,28 @@ use crate::link::Message;
 use crate::node::Node;
 use crate::port::kill_clients;
 
-/// So often a change is made anew, because others came first.
+/// Maximum number of attempts when concurrent changes make a proposal stale.
 const ATTEMPTS: usize = 20;
-/// What a group that has just begun is about to have is waited for so often, ...
+/// Number of checks for the first documents of a group that has just begun, ...
 const LOOKS: u32 = 100;
-/// ... and so long each time.
+/// ... and pause between them.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// No client has this number.
+/// An ID that no client has.
 const NOBODY: u64 = 0;
 
-/// What became of a change.
+/// Outcome of a change.
 type Outcome = Result<(), CommandError>;
-/// What a document is to be; none to remove it.
+/// Returns a document's new content, or `None` to remove the document.
 pub(super) type Made<'a> = &'a mut dyn FnMut() -> Result<Option<Vec<u8>>, CommandError>;
 
-/// Has this node have the users of the group, where they changed.
+/// Applies the group's users to this node, if they have changed.
 pub(crate) fn take(node: &Node, state: &ControlState) {
     if !is_wanted(node) || !are_complete(state) {
         return;
     }
     let mut taken = node.control.documents.lock();
-    // Whoever looked earlier may come later.
+    // Threads may come here in another order than they read the state.
     if state.index <= taken.index {
         return;
     }
@@ -62,7 +64,8 @@ pub(crate) fn take(node: &Node, state: &ControlState) {
     end_clients(node, &changes, is_first);
 }
 
-/// Changes users or libraries on all nodes; waits until that holds here, and until changes that go on are made.
+/// Changes users or libraries on all nodes, and waits until that applies here. Changes wait for each
+/// other.
 pub(crate) fn change(
     node: &Node,
     change: &SharedChange,
@@ -101,19 +104,20 @@ fn change_user(
     propose(node, log, &subject, made)
 }
 
-/// A document that is to change.
+/// A document to change.
 pub(super) struct Subject<'s> {
     pub(super) kind: DocumentKind,
     pub(super) name: &'s [u8],
-    /// What is answered where it is too long.
+    /// The error if it is too long.
     pub(super) limit: &'static str,
-    /// Has this node have the documents of that kind of a control state.
+    /// Applies the documents of this kind from a control state.
     pub(super) take: fn(&Node, &ControlState),
-    /// The version that this node has taken.
+    /// The version that this node has applied.
     pub(super) version: &'s dyn Fn() -> u64,
 }
 
-/// Has a document be what `made` says, and waits until this node has it. Whether anything has changed.
+/// Changes a document to what `made` returns, and waits until this node has applied it. Returns
+/// whether anything has changed.
 pub(super) fn propose(
     node: &Node,
     log: &dyn ControlLog,
@@ -123,7 +127,7 @@ pub(super) fn propose(
     for _ in 0..ATTEMPTS {
         let state = log.watch();
         (subject.take)(node, &state);
-        // Before what is made of it is looked at: a change that comes between is noticed by the version.
+        // Read before `made` reads its input: a change in between is then detected by the version.
         let expected_version = (subject.version)();
         let body = made()?;
         let known = state
@@ -155,7 +159,7 @@ pub(super) fn propose(
     Err(refused("others change the same all the time"))
 }
 
-/// What the group begins with is there a moment after it.
+/// Waits for the first documents of a group, which are written a moment after it begins.
 pub(super) fn wait_for(
     node: &Node,
     log: &dyn ControlLog,
@@ -178,12 +182,12 @@ pub(super) fn refused(reason: &str) -> CommandError {
     CommandError::Text(format!("ERR The control group did not take the change: {reason}").into())
 }
 
-/// Whether this node has the users of its group.
+/// Whether this node takes the group's users.
 pub(crate) fn is_wanted(node: &Node) -> bool {
     node.core.config.current().group.shares.users
 }
 
-/// Whether the group has users: those that it began with are written.
+/// Whether the group has users: its first ones are all written.
 pub(crate) fn are_complete(state: &ControlState) -> bool {
     state
         .documents
@@ -197,7 +201,7 @@ fn users_of(state: &ControlState) -> impl Iterator<Item = (&Vec<u8>, &Versioned)
         .map(|((_, name), document)| (name, document))
 }
 
-/// The users of this node as the group's first ones. Waits: on a thread of its own.
+/// Writes this node's users as the group's first ones. Waits, so it runs on a thread of its own.
 #[cfg(feature = "cluster")]
 pub(crate) fn write_first(node: &Node) {
     let Some(log) = node.control.log() else {
@@ -218,7 +222,7 @@ pub(crate) fn write_first(node: &Node) {
             node.core.log.warning(format_args!("{line}"));
             continue;
         }
-        // Where the group has it already, that one counts.
+        // If the group has it already, the group's counts.
         if let Err(reason) = log.propose(&unique::proposal(entry)) {
             let line = format!("User '{name}' was not written to the control log: {reason}");
             node.core.log.warning(format_args!("{line}"));
@@ -227,7 +231,7 @@ pub(crate) fn write_first(node: &Node) {
     }
 }
 
-/// Has the users of the state and no others; what became of those that there were.
+/// Replaces all users by those of the state. Returns the changes of the former users.
 fn replace(node: &Node, state: &ControlState) -> Vec<Change> {
     let users = &node.core.shared.access.users;
     let catalog = node.core.env.table.catalog();
@@ -242,7 +246,8 @@ fn replace(node: &Node, state: &ControlState) -> Vec<Change> {
                     }
                 }
             }
-            // A newer node may know commands that this one does not. Who cannot be checked may do nothing.
+            // A newer node may know commands that this one does not. A user whose rules cannot be
+            // parsed gets no rights.
             Err(errors) => {
                 let name = String::from_utf8_lossy(name);
                 let reason = errors
@@ -262,13 +267,14 @@ fn replace(node: &Node, state: &ControlState) -> Vec<Change> {
     users.replace(known, default)
 }
 
-/// Closes connections of users that are gone, and of subscribers to what they may hear no more.
+/// Closes connections of removed users, and of subscribers that lost rights to their channels.
 fn end_clients(node: &Node, changes: &[Change], is_first: bool) {
     let users = &node.core.shared.access.users;
     for change in changes {
         let name = String::from_utf8_lossy(change.user.name()).into_owned();
         let is_kept = users.has(&change.user);
-        // Who came before this node knew what the group has came by other passwords, or without one.
+        // Before this node had the group's users, its clients logged in with other passwords, or
+        // without one.
         let is_another = is_first && change.before.as_ref() != Some(&change.user.rules());
         if is_kept && !is_another {
             if change.loses_channels() {

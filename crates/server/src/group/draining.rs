@@ -1,12 +1,12 @@
-//! A node that is drained, or about to stop, gives away what it leads: the office of its shard to a replica that has
-//! everything, and the lead of the control group to another voter.
+//! A node that is drained or about to stop hands over what it leads: the office of its shard to a
+//! replica that has everything, and the lead of the control group to another voter.
 //!
 //! ```text
 //!   SIGTERM, SHUTDOWN ─► retire ─┐                      ┌─► FAILOVER, again and again until another is the primary
 //!   entry "drain" ───────────────┴─► give_way, each tick┴─► the reconciler has another voter lead
 //! ```
 //!
-//! It does so only where somebody is there to take over; a node that is alone stops as ever.
+//! It does so only if another node can take over. A node that is alone stops as usual.
 
 use std::time::Duration;
 
@@ -26,22 +26,23 @@ use super::unique;
 use super::view::Seen;
 use crate::poll::poll;
 
-/// How often it is looked whether everything is given away.
+/// How often to check whether everything is handed over.
 const LOOK: Duration = Duration::from_millis(5);
-/// A node that is to be restarted waits at least this long for others to lead: `shutdown-timeout` may be 0.
+/// Minimum time that a node to be restarted waits for other nodes to lead, because
+/// `shutdown-timeout` may be 0.
 const RESTART_WAIT_MIN: Duration = Duration::from_secs(1);
-/// How long an order to promote this node may take.
+/// Maximum time for an order to promote this node.
 const SUMMONED: Duration = Duration::from_secs(20);
 
 impl Driver {
-    /// There is a reason to lead nothing.
+    /// Adds a reason to lead nothing.
     pub(super) fn retire(&mut self, reason: Reason, now_ms: u64) {
         self.retirement.begin(reason, now_ms);
         self.gave_way_ms = None;
         self.state_willingness(now_ms);
     }
 
-    /// A reason to lead nothing is none any more.
+    /// Removes a reason to lead nothing.
     pub(super) fn stay(&mut self, reason: Reason, now_ms: u64) {
         let followed = self.retirement.follows();
         if self.retirement.end(reason) {
@@ -53,7 +54,7 @@ impl Driver {
         }
     }
 
-    /// Follows the primary that there is.
+    /// Follows the present primary.
     fn follow_present(&mut self) {
         let shard = self.own_shard();
         if let Some((term, primary)) = shard.map(|shard| (shard.term, shard.primary))
@@ -63,7 +64,8 @@ impl Driver {
         }
     }
 
-    /// Who ordered a restart has not restarted this node: it follows until that comes, and leads again where it does not.
+    /// If an announced restart is delayed, makes this node follow until it comes. If it does not
+    /// come at all, lets the node lead again.
     pub(super) fn end_overdue_retirement(&mut self, now_ms: u64) {
         if self.retirement.is_late(now_ms) {
             self.follow_present();
@@ -74,7 +76,8 @@ impl Driver {
         }
     }
 
-    /// A client has ordered that this node be promoted: it is for so long as that takes, whatever it is configured to.
+    /// Handles a client's order to promote this node: for some time the node accepts an office,
+    /// even if it is configured to decline.
     pub(super) fn be_summoned(&mut self, now_ms: u64) {
         self.stay(Reason::Restart, now_ms);
         let time_ms = u64::try_from(SUMMONED.as_millis()).unwrap_or(u64::MAX);
@@ -82,7 +85,7 @@ impl Driver {
         self.state_willingness(now_ms);
     }
 
-    /// Says whether this node takes an office that the group gives it.
+    /// Sets whether this node takes an office that the group gives it.
     pub(super) fn state_willingness(&mut self, now_ms: u64) {
         let declines = self.record.declines();
         let is_summoned = now_ms < self.summoned_until_ms;
@@ -90,7 +93,8 @@ impl Driver {
             .set_declines(self.retirement.is_on() || (declines && !is_summoned));
     }
 
-    /// Hands the office over where this node is not to have it. The reconciler sees to who leads.
+    /// Hands over the office if this node should not have it. The reconciler moves the group's
+    /// lead.
     pub(super) fn give_way(&mut self, now_ms: u64) {
         let own = self.state.nodes.get(&self.own);
         let is_drained = own.is_some_and(|own| own.drain != Drain::No);
@@ -111,7 +115,7 @@ impl Driver {
     }
 }
 
-/// Whether a copy of a node's shard may take its place.
+/// Whether a copy of a node's shard may take the node's place.
 fn successor(state: &cluster::ControlState, own: NodeId) -> bool {
     let shard = state.shard_of(own).and_then(|id| state.shards.get(&id));
     shard.is_some_and(|shard| {
@@ -128,7 +132,7 @@ fn is_willing(node: &Member) -> bool {
     !node.is_failed && node.drain == Drain::No
 }
 
-/// What a node leads that somebody else may lead: its shard, the group.
+/// Whether a node leads its shard, and the group, if another node could lead it.
 fn leads(seen: &Seen) -> (bool, bool) {
     let Seen { own, state, .. } = seen;
     let shard = state.shard_of(*own).and_then(|id| state.shards.get(&id));
@@ -144,15 +148,15 @@ fn leads(seen: &Seen) -> (bool, bool) {
 }
 
 impl Part {
-    /// Whether this node leads something that another one could.
+    /// Whether this node leads something that another node could lead.
     pub(super) fn has_to_give(&self) -> bool {
         let node = self.node.upgrade();
         let node = node.filter(|node| node.group.is_there());
         node.is_some_and(|node| leads(&node.group.get()) != (false, false))
     }
 
-    /// Gives away what this node leads, and waits until others have it; no longer than `goes_on` says. Whether it is given
-    /// away.
+    /// Hands over what this node leads, and waits until other nodes have it, while `goes_on`.
+    /// Returns whether they have.
     pub(super) fn give_away(
         &self,
         reason: Reason,
@@ -169,8 +173,8 @@ impl Part {
         done.unwrap_or(false)
     }
 
-    /// Gives away what this node leads, because it is to be restarted; leads nothing until then, or until an order to lead
-    /// again comes to this node.
+    /// Hands over what this node leads, because it is about to be restarted. It leads nothing until
+    /// then, or until an order to lead again.
     pub(super) fn leave_for_restart(&self) -> Result<(), CommandError> {
         let node = self.node.upgrade().filter(|node| node.group.is_there());
         let node = node.ok_or(IN_NO_GROUP)?;
@@ -188,7 +192,7 @@ impl Part {
         ))
     }
 
-    /// Has a node do less, or leave.
+    /// Drains a node, undrains it, or makes it leave.
     pub(super) fn order_node(&self, node: &[u8], order: NodeOrder) -> Result<(), CommandError> {
         let error = CommandError::fixed;
         let node = std::str::from_utf8(node).ok().and_then(id_of);

@@ -1,4 +1,5 @@
-//! The thread "group": what this node does as a member of the control group, and what it does where it leads.
+//! The thread "group": this node's work as a member of the control group, and as its leader if it
+//! leads.
 //!
 //! ```text
 //!   heartbeats, seals, joins of peers ─┐                 ┌─► Duty: seal, office, follow, lease
@@ -6,12 +7,13 @@
 //!   the control state has changed ─────┘    one at a time└─► RaftLog: proposals, members
 //! ```
 //!
-//! It never waits but for the next event, and for that no longer than a part of a heartbeat. Raft has a thread of its own: a
-//! slow disk of the control log delays what is decided, and no heartbeat.
+//! The thread waits only for the next event, at most a fraction of a heartbeat. Raft has a thread
+//! of its own: a slow disk of the control log delays decisions, but no heartbeat.
 //!
 //! Invariants
-//!  1. The leader's part acts only once this node has applied what was committed before it was elected.
-//!  2. What a seal's answer says of the log was looked up after the seal was durable.
+//!  1. The leader's part acts only after this node has applied everything that was committed before
+//!     its election.
+//!  2. A seal's answer describes the log as read after the seal was durable.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
@@ -44,52 +46,54 @@ use crate::config::DurabilityLevel;
 use crate::node::Node;
 use crate::replication::following::Link;
 
-/// Parts of a heartbeat for which the thread waits at most.
+/// The thread waits at most a heartbeat divided by this.
 const TICKS_PER_HEARTBEAT: u64 = 4;
 
-/// What the thread hears.
+/// An event for the thread.
 pub(crate) enum Event {
-    /// A peer asks.
+    /// A peer's question.
     Asked(Asked),
-    /// What a peer answered.
+    /// A peer's answer.
     Told(NodeId, Told),
     /// A seal is durable.
     Sealed(Seal, bool),
-    /// An office has begun, or not.
+    /// An office has begun, or failed.
     Office(u64, bool),
     /// The control state has changed.
     StateChanged,
-    /// What was asked of the control log has been done, or not.
+    /// A change requested from the control log was made, or failed.
     Reconciled(Result<(), String>),
     /// This node's own record was proposed.
     Recorded,
-    /// A node's entry to join has been applied, or not.
+    /// A node's entry to join was applied, or failed.
     Joined(NodeId, Result<Applied, String>, Reply),
     /// This node is to lead nothing, for this reason.
     Retire(Reason),
-    /// That is no reason any more.
+    /// This reason has ended.
     Stay(Reason),
-    /// Whoever ordered a restart of this node was answered.
+    /// The order to restart this node was answered.
     RestartAnswered,
-    /// The directives have changed, and what this node says of itself may have.
+    /// The directives have changed, and possibly this node's record.
     Configured(Box<NodeRecord>),
-    /// A client has ordered that this replica be promoted.
+    /// A client has ordered the promotion of this replica.
     Summoned,
-    /// This node leaves, whatever the others say.
+    /// This node leaves, regardless of the other members.
     Forget,
-    /// A replica has all that this primary has, and no write begins; or that did not come about.
+    /// A replica has all of this primary's log and no write begins; or that failed.
     Ready(NodeId, Result<(), String>, HandedOver),
-    /// The copy at this address is to take the office, or the one that has most.
+    /// The copy at this address, or else the one with the longest log, is to take the office.
     FailOver(Option<(String, u16)>),
-    /// The control state here is the newest there was when that was asked, or nobody knows.
+    /// Whether the control state here was the newest when the question was sent. False if no leader
+    /// answered.
     Looked(bool),
-    /// A client has ordered that this node be a copy of that shard, and its own shard is about to spare it; or no longer.
+    /// A client has ordered this node to become a copy of that shard, and its own shard is about to
+    /// release it; `None` cancels that.
     Destination(Option<ShardId>),
-    /// What the group has decided is here, or nobody could be asked.
+    /// Whether the group's decisions are known here. False if no node could be asked.
     CaughtUp(bool),
-    /// What became of the entry by which the shard of this node begins.
+    /// Outcome of the entry that begins this node's shard.
     Began(Result<Applied, Unavailable>),
-    /// What became of that by which it gets the hash slots that this node brought.
+    /// Outcome of the entry that assigns the hash slots that this node brought to its shard.
     Claimed(Result<Applied, Unavailable>),
     /// The end.
     Stop,
@@ -111,58 +115,58 @@ pub(crate) struct Driver {
     pub(super) standing: Standing,
     pub(super) reconciler: Reconciler,
     pub(super) spare_replicas: SpareReplicas,
-    /// Of which shard this node is.
+    /// The shard of this node.
     pub(super) shard: Option<ShardId>,
-    /// It is in cluster mode.
+    /// Whether the node is in cluster mode.
     pub(super) is_cluster: bool,
-    /// How far it is with beginning one.
+    /// Progress of beginning a shard.
     pub(super) beginning: Beginning,
-    /// The hash slots that it brought were proposed to be its shard's.
+    /// Whether the hash slots that it brought were proposed for its shard.
     pub(super) claims: bool,
-    /// The group's first users and libraries are being written by this node.
+    /// Whether this node is writing the group's first users and libraries.
     pub(super) writes_documents: Arc<AtomicBool>,
-    /// Whether it follows somebody now, or did last.
+    /// Whether it follows a primary now, or did last.
     pub(super) was_replica: bool,
-    /// Where it goes once it is of none.
+    /// The shard that it joins once it is in none.
     pub(super) destination: Option<ShardId>,
-    /// Since when nobody is known to lead.
+    /// Since when no leader is known.
     pub(super) leaderless_ms: Option<u64>,
-    /// Nobody has been for a node timeout.
+    /// Whether no leader has been known for a node timeout.
     pub(super) is_cut_off: bool,
-    /// When a leader last answered a heartbeat, or this began.
+    /// When a leader last answered a heartbeat, or when the driver began.
     pub(super) heard_leader_ms: u64,
     pub(super) catching_up: CatchingUp,
-    /// When others were last asked where they are.
+    /// When other nodes were last asked for their addresses.
     pub(super) asked_places_ms: u64,
     pub(super) handing_over: HandingOver,
-    /// Why it leads nothing.
+    /// Why this node leads nothing.
     pub(super) retirement: Retirement,
-    /// Until when it takes an office by order, though it declines otherwise.
+    /// Until when it takes an office by order, even if it is configured to decline.
     pub(super) summoned_until_ms: u64,
     /// When it last tried to hand over because it is drained or about to stop.
     pub(super) gave_way_ms: Option<u64>,
     /// Since when its log cannot be written.
     pub(super) faulty_since_ms: Option<u64>,
-    /// Who waits for the answer to which seal.
+    /// Seals in progress, each with the peer that waits for its answer.
     pub(super) sealing: Vec<(Seal, Reply)>,
-    /// What is being made durable, and since when.
+    /// The seal that is being made durable, and since when.
     pub(super) sealing_now: Option<(Seal, u64)>,
-    /// What a copy of the log alone has more, as long as it is being got.
+    /// The part of a log-only copy's log that is being fetched.
     pub(super) fetching: Fetching,
     pub(super) followed: Option<(u64, PrimaryAddress)>,
     pub(super) records_own: bool,
     pub(super) has_left: bool,
-    /// The group uses what this node does not know.
+    /// Whether the group uses a level of the control log that this node does not know.
     pub(super) is_outdated: bool,
     pub(super) published: Option<Published>,
-    /// Who was said to lead.
+    /// The leader that was last logged.
     pub(super) told_leader: Option<Option<RaftId>>,
     pub(super) times: Times,
     pub(super) timing: Timing,
     pub(super) tick: Duration,
 }
 
-/// What a driver begins with.
+/// The arguments of a new driver.
 pub(crate) struct Setup {
     pub(crate) node: Weak<Node>,
     pub(crate) part: Arc<Part>,
@@ -172,7 +176,7 @@ pub(crate) struct Setup {
     pub(crate) links: Arc<Links>,
     pub(crate) log: Arc<RaftLog<Links>>,
     pub(crate) events: SyncSender<Event>,
-    /// None for a witness that keeps no log.
+    /// `None` for a witness that keeps no log.
     pub(crate) duty: Option<Arc<Duty>>,
     pub(crate) now_ms: u64,
 }
@@ -245,12 +249,12 @@ impl Driver {
         }
     }
 
-    /// The time between two looks where nothing happens.
+    /// Returns the time between two checks without events.
     pub(super) fn tick_of(times: &Times) -> Duration {
         Duration::from_millis((times.heartbeat_ms / TICKS_PER_HEARTBEAT).max(1))
     }
 
-    /// Runs until it is told to stop.
+    /// Runs until [`Event::Stop`].
     pub(crate) fn run(mut self, events: &Receiver<Event>) {
         self.await_group();
         loop {
@@ -278,8 +282,9 @@ impl Driver {
         }
     }
 
-    /// This node is in the group no more, and follows nobody. In cluster mode it is by itself from here on: a former primary with
-    /// what it has, a former replica with nothing. Otherwise what it has stays, and it writes nothing until it is started without a group, or joins anew.
+    /// Ends this node's membership; it follows no node. In cluster mode it is by itself from here
+    /// on: a former primary keeps its data, a former replica starts empty. Otherwise its data
+    /// stays, and it takes no writes until it is started without a group, or joins again.
     fn end(&self) {
         if let Some(duty) = &self.duty {
             duty.leave_office();
@@ -287,7 +292,7 @@ impl Driver {
         self.tell("This node has left the control group");
         let node = self.node.upgrade().filter(|_| self.is_cluster);
         if let Some(node) = &node {
-            // What is to go is known to be so before anybody sees this node by itself.
+            // Data to be removed is marked as such before any client sees this node by itself.
             node.group.publish(Seen::default());
             self.part.obey_nobody();
             node.replication.end_under_group(node, self.was_replica);
@@ -301,7 +306,8 @@ impl Driver {
         self.part.note_end();
     }
 
-    /// This node was started by an older version than its group has come to use. Others do without it.
+    /// Stops taking part, because this node's version is too old for its group. The other members
+    /// go on without it.
     fn stand_aside(&self) {
         if let Some(duty) = &self.duty {
             duty.leave_office();
@@ -314,13 +320,13 @@ impl Driver {
         ));
     }
 
-    /// Milliseconds by the clock that leases are counted with; none once the server is gone.
+    /// Milliseconds by the clock of leases, or `None` once the server is stopping.
     pub(super) fn now_ms(&self) -> Option<u64> {
         let node = self.node.upgrade()?;
         (!node.is_stopping()).then(|| node.core.clock.boottime_ms())
     }
 
-    /// Looks at what has changed: the log of this node, Raft, the control state.
+    /// Checks what has changed: this node's log, Raft, the control state.
     pub(super) fn look(&mut self, now_ms: u64) {
         self.note_log();
         self.look_at_fetch();
@@ -344,8 +350,9 @@ impl Driver {
         self.begin_own_shard();
     }
 
-    /// Who leads and is confirmed by nobody leads no more, and is the last to hear so. Neither does one that is heard no more: Raft
-    /// names it until there is another, which there is not in a minority.
+    /// Updates since when no leader is known. A leader that no majority confirms leads no more, and
+    /// learns that last. A leader that is silent does not count either: Raft names it until there
+    /// is another, and in a minority there is none.
     fn note_whether_led(&mut self, now_ms: u64) {
         let Standing {
             is_leader,
@@ -366,12 +373,14 @@ impl Driver {
         });
     }
 
-    /// Who leads, as far as is known here; nobody does where that is not confirmed for a node timeout.
+    /// The control leader as far as this node knows, or `None` if it was not confirmed for a node
+    /// timeout.
     pub(super) fn leader(&self) -> Option<RaftId> {
         self.standing.leader.filter(|_| !self.is_cut_off)
     }
 
-    /// Who leads, and who may: when this node acknowledged itself counts for leaders after it.
+    /// Updates the leader and the voters. When this node acknowledged itself counts for later
+    /// leaders.
     fn note_leader(&mut self, now_ms: u64) {
         let standing = &self.standing;
         let reign = standing.leader.map(|leader| (standing.term, leader));
@@ -381,7 +390,7 @@ impl Driver {
         let membership = self.log.membership();
         let ids = membership.voters.iter();
         let voters = ids.map(|id| self.state.node_of(*id).map(|(node, _)| *node));
-        // Where one of them is not known yet, no majority can be counted.
+        // If one of them is not known yet, no majority can be counted.
         let voters = voters.collect::<Option<BTreeSet<NodeId>>>();
         let voters = voters.filter(|_| !membership.is_changing);
         self.leader.set_voters(voters.unwrap_or_default(), now_ms);
@@ -389,7 +398,7 @@ impl Driver {
         self.leader.set_leading(reign, now_ms);
     }
 
-    /// Whether writes are to wait for a majority may have been changed.
+    /// Updates whether writes wait for a majority, which the configuration may have changed.
     fn note_level(&mut self) {
         let Some(node) = self.node.upgrade() else {
             return;
@@ -420,7 +429,7 @@ impl Driver {
         if self.record.roles & roles::LOG != 0 {
             self.member.note_begins(shard_id, duty.log_begins());
         }
-        // It follows the primary of this term, and has something of it.
+        // The node follows the primary of this term, and has part of its log.
         let node = self.node.upgrade();
         let following = node.and_then(|node| node.replication.following());
         let is_connected = following.is_some_and(|one| one.link() == Link::Connected);
@@ -485,7 +494,8 @@ impl Driver {
         } = asked;
         match subject {
             Subject::Raft => {
-                // By the time of now, which is after the leader sent it: that is what its quorum counts from.
+                // The present time is after the leader's sending time, from which its quorum
+                // counts.
                 if let (Some(reign), Some(now_ms)) = (consensus::leader_of(&bytes), self.now_ms()) {
                     self.member.note_acknowledged(reign, now_ms);
                 }
@@ -528,12 +538,13 @@ impl Driver {
         let has_quorum = self.standing.has_quorum;
         let state = Arc::clone(&self.state);
         if !state.nodes.contains_key(&beat.node) {
-            // What tells it so in the control log may not have reached it before nobody told it anything any more.
+            // The entry that removed it may not have reached it before the other nodes stopped
+            // sending to it.
             let knows_all = self.standing.is_ready && has_quorum;
             return knows_all.then_some(Message::Gone(state.index));
         }
         let reply = self.leader.on_heartbeat(now_ms, beat, &state, has_quorum)?;
-        // Who is led by a leader that nobody else confirms is to know.
+        // A node must not take a leader for valid that no majority confirms.
         has_quorum.then_some(Message::Reply(reply))
     }
 
@@ -568,13 +579,14 @@ impl Driver {
     }
 }
 
-/// Leaves an event for the thread; where it does not keep up, what peers say is lost and said again.
+/// Queues an event for the thread. If the queue is full, messages of peers are dropped, because
+/// peers repeat them.
 pub(crate) fn post(events: &SyncSender<Event>, event: Event) {
     match event {
         Event::Asked(_) | Event::Told(..) | Event::StateChanged => match events.try_send(event) {
             Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
         },
-        // What is done once is not lost; the thread is there until the server stops.
+        // One-time events must not be lost. The thread runs until the server stops.
         event => drop(events.send(event)),
     }
 }

@@ -1,4 +1,4 @@
-//! What the decisions of the control group do to this node's log, role and replies.
+//! Carries out the control group's decisions on this node's log, role and replies.
 //!
 //! ```text
 //!   group's thread ──► Duty ── orders ──► thread "duty": one after the other, each to its end ──► done
@@ -6,8 +6,8 @@
 //!                       └── at once: the seal is raised, the office is over, the lease is set (see the fence)
 //! ```
 //!
-//! What fences takes effect before a call returns; what waits for the disk or for the thread that follows is done by
-//! the thread, and `done` is called there.
+//! Fencing takes effect before a call returns. Work that waits for the disk or for the following
+//! thread is done by the thread, which also calls `done`.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -21,13 +21,13 @@ use crate::fence::Fence;
 use crate::node::Node;
 use crate::replication::following::Primary;
 
-/// Called when an order is carried out.
+/// Called when an order was carried out, or failed.
 pub type Done = Box<dyn FnOnce(bool) + Send>;
 
-/// Where a primary is found.
+/// Address of a primary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PrimaryAddress {
-    /// The host, or its address.
+    /// Host name or address.
     pub host: String,
     /// The port for clients.
     pub client_port: u16,
@@ -41,11 +41,11 @@ pub struct Duty {
 }
 
 impl Duty {
-    /// The control group decides from now on, and knows this node by that name. Called when all that is kept is loaded,
-    /// before replication begins.
+    /// Puts this node under the control group, which knows it by `id`. Called when all kept data is
+    /// loaded, before replication begins.
     ///
     /// # Errors
-    /// Why the node may not be a member: what it promised before is not known.
+    /// Why the node may not be a member: its earlier promise cannot be read.
     pub fn begin(node: &Arc<Node>, id: NodeId) -> Result<Arc<Self>, String> {
         node.replication.begin_under_group(node, TermId(id.0))?;
         Ok(Arc::new(Self {
@@ -53,7 +53,7 @@ impl Duty {
         }))
     }
 
-    /// The clock of leases: milliseconds that also pass while the machine sleeps.
+    /// The clock of leases, in milliseconds. It also runs while the machine sleeps.
     #[must_use]
     pub fn now_ms(&self) -> u64 {
         self.node
@@ -61,28 +61,29 @@ impl Duty {
             .map_or(0, |node| node.core.clock.boottime_ms())
     }
 
-    /// The group has it that this node is of that shard.
+    /// Sets the shard of this node, as the group decided.
     pub fn set_shard(&self, shard: ShardId) {
         self.fence(|fence| fence.set_shard(shard));
     }
 
-    /// Of which shard the log is.
+    /// The shard that the log belongs to.
     #[must_use]
     pub fn shard_of_log(&self) -> Option<ShardId> {
         self.fence(Fence::shard_of_log)
     }
 
-    /// Says for good that the log, as it is, is of this shard: the node begins it.
+    /// Records durably that the present log belongs to this shard, because the node begins the
+    /// shard.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Errors of the disk.
     pub fn begin_shard(&self, shard: ShardId) -> Result<(), String> {
         let node = self.node.upgrade().ok_or("the server stops")?;
         node.replication.fence.set_shard(shard);
         node.replication.take_log_for(&node, Some(shard))
     }
 
-    /// Where the log ends, and up to where its data is.
+    /// The end of the log, and the sequence up to which it is applied.
     #[must_use]
     pub fn log_end(&self) -> (LogEnd, u64) {
         let Some(node) = self.node.upgrade() else {
@@ -92,50 +93,51 @@ impl Duty {
         (LogEnd { term, sequence }, applied)
     }
 
-    /// Where the log begins.
+    /// The first sequence of the log.
     #[must_use]
     pub fn log_begins(&self) -> u64 {
         let node = self.node.upgrade();
         node.map_or(0, |node| node.replication.own.log_begins(&node))
     }
 
-    /// Nothing of lower terms is taken: the highest term that was sealed or followed.
+    /// The highest term that was sealed or followed. Nothing of lower terms is accepted.
     #[must_use]
     pub fn seal_term(&self) -> u64 {
         self.fence(Fence::seal)
     }
 
-    /// The term in which this node is in office; 0 for none.
+    /// The term in which this node is in office, or 0.
     #[must_use]
     pub fn office(&self) -> u64 {
         self.fence(Fence::office)
     }
 
-    /// Whether frames of a primary of this term may be taken.
+    /// Whether frames of a primary of this term may be appended.
     #[must_use]
     pub fn accept(&self, term: u64) -> bool {
         self.fence(|fence| fence.accept(term))
     }
 
-    /// Seals: at once nothing of lower terms is taken, an office of one is over and nobody is followed; the seal and the
-    /// log are durable when `done` is told whether this node has all that it ever acknowledged. It is not told where the
-    /// disk failed, or a later order took the place of this one.
+    /// Seals. At once, nothing of lower terms is accepted, an office of one has ended, and no
+    /// primary is followed. `done` is called when the seal and the log are durable, with whether
+    /// this node has all that it ever acknowledged. It is not called if the disk failed or a later
+    /// order replaced this one.
     pub fn seal(&self, seal: Seal, done: Done) {
         if let Some(node) = self.node.upgrade() {
             node.replication.seal(&node, seal.term, done);
         }
     }
 
-    /// Begins the office of a term: its frame is durable, the rest of the log is applied and writes are let in, as soon as
-    /// there is a lease, when `done` is told that it is so. It is told false where that failed, or a later seal came
-    /// between.
+    /// Begins the office of a term. When `done` is called with true, the term's frame is durable
+    /// and the rest of the log is applied; writes are allowed as soon as there is a lease. `done`
+    /// is called with false if that failed or a later seal intervened.
     pub fn take_office(&self, term: u64, done: Done) {
         if let Some(node) = self.node.upgrade() {
             node.replication.take_office_of(&node, term, done);
         }
     }
 
-    /// Follows the primary of a term, unless a later term is known here.
+    /// Follows the primary of a term, unless this node knows a later term.
     pub fn follow(&self, term: u64, primary: &PrimaryAddress) {
         if let Some(node) = self.node.upgrade() {
             let at = Primary {
@@ -147,55 +149,58 @@ impl Duty {
         }
     }
 
-    /// Up to where a copy has the log, as it said in this office.
+    /// Returns the sequence up to which a copy has the log, as the copy acknowledged in this
+    /// office.
     #[must_use]
     pub fn copy_end(&self, copy: NodeId) -> Option<u64> {
         self.fence(|fence| fence.copy_end(copy))
     }
 
-    /// Has writes wait, until a copy has all that this node has.
+    /// Holds writes, and waits until a copy has all of this node's log.
     ///
     /// # Errors
-    /// Why it has not; writes wait still.
+    /// Why the copy does not have it. Writes are still held then.
     pub fn wait_for_copy(&self, copy: NodeId, time: Duration) -> Result<(), String> {
         let node = self.node.upgrade().ok_or("the server stops")?;
         node.replication.wait_for_copy(&node, copy, time)
     }
 
-    /// The office is left next for that copy: writes wait until it is known who has it.
+    /// Notes that this node is about to hand over its office: writes wait until the new primary is
+    /// known.
     pub fn begin_hand_over(&self) {
         if let Some(node) = self.node.upgrade() {
             node.replication.begin_hand_over();
         }
     }
 
-    /// Writes wait no more for another primary.
+    /// Releases the writes that waited for another primary.
     pub fn end_hand_over(&self) {
         if let Some(node) = self.node.upgrade() {
             node.replication.end_hand_over(&node);
         }
     }
 
-    /// This node is the primary no more: no write begins and no reply leaves from here on, and clients that wait are told.
+    /// Ends this node's office: from here on no write begins and no reply leaves, and waiting
+    /// clients get an error.
     pub fn leave_office(&self) {
         if let Some(node) = self.node.upgrade() {
             node.replication.leave_office(&node);
         }
     }
 
-    /// Until when the lease stands, by [`Duty::now_ms`].
+    /// Sets the end of the lease, by [`Duty::now_ms`].
     pub fn set_lease_until_ms(&self, until_ms: u64) {
         if let Some(node) = self.node.upgrade() {
             node.replication.set_lease(&node, until_ms);
         }
     }
 
-    /// The lease ends then, if it would end later.
+    /// Shortens the lease to `until_ms`, if it would end later.
     pub fn shorten_lease_to_ms(&self, until_ms: u64) {
         self.fence(|fence| fence.shorten_lease_to_ms(until_ms));
     }
 
-    /// Who has copies of the shard, and whether its writes wait for a majority of them.
+    /// Sets the nodes with copies of the shard, and whether its writes wait for a majority of them.
     pub fn set_members(&self, shard: &Shard) {
         if let Some(node) = self.node.upgrade() {
             node.replication.set_members(&node, shard);

@@ -1,13 +1,14 @@
-//! A primary whose log cannot be written leaves its office, where writes wait for a majority and others can go on: they have all
-//! that was acknowledged.
+//! A primary whose log cannot be written leaves its office, if writes wait for a majority and the
+//! other copies can go on: they have everything that was acknowledged.
 //!
 //! ```text
 //!   a fault ── for a node timeout, enough copies are linked ─► the office is left, its lease given back ─► seal, promotion as ever
 //!           └─ otherwise: this node stays, and refuses writes until its log can be written
 //! ```
 //!
-//! Who cannot write its log answers no seal either, so it is not promoted again before it can. A node that is alone stays, and so does
-//! one whose shard could commit nothing without it: of two copies each is needed.
+//! A node that cannot write its log answers no seal either, so it is not promoted again until it
+//! can. A single node stays in office, and so does a node without which its shard could commit
+//! nothing: with two copies both are needed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +19,7 @@ use super::driver::Driver;
 use super::handing_over::HandingOver;
 
 impl Driver {
-    /// Leaves the office where the log cannot be written for long.
+    /// Leaves the office if the log cannot be written for long.
     pub(super) fn look_at_log(&mut self, now_ms: u64) {
         let node = self.node.upgrade();
         let fault = node.and_then(|node| node.keeping.log_in_use.fault());
@@ -47,15 +48,17 @@ impl Driver {
         self.warn(&format!(
             "The log of this primary cannot be written ({fault}), and other copies have all that was acknowledged: it leaves its office to one of them"
         ));
-        // Where nobody was promoted and it is in office again, it is not left again at once.
+        // If no other node was promoted and this one is in office again, it does not leave again at
+        // once.
         self.faulty_since_ms = Some(now_ms);
         let actions = self.member.resign(id);
         self.perform(actions);
     }
 }
 
-/// Whether these copies of a shard go on without its primary: they are a quorum, so that one of them has all that is committed and they
-/// commit what comes then, and one of them may lead.
+/// Whether these copies of a shard can go on without its primary. They must be a quorum, so that
+/// one of them has everything committed and they can commit more, and one of them must be able to
+/// lead.
 fn can_go_on(state: &ControlState, shard: &Shard, others: &BTreeSet<NodeId>) -> bool {
     let may_lead = |node: &NodeId| {
         let known = state.nodes.get(node);
@@ -74,7 +77,8 @@ mod tests {
         bytes.iter().map(|byte| NodeId([*byte; 20])).collect()
     }
 
-    /// A shard of so many copies, the last of which may be one of the log alone; whether it can go on with these.
+    /// Whether these copies can go on, of a shard with so many copies, the last of which has the
+    /// kind `last`.
     fn goes_on(copies: u8, last: CopyKind, others: &[u8]) -> bool {
         let mut state = ControlState::default();
         let mut shard = Shard {

@@ -1,17 +1,18 @@
-//! A sealed copy of the data gets what a copy of the log alone has more, before it is promoted.
+//! A sealed copy of the data fetches what a log-only copy has beyond it, before it is promoted.
 //!
 //! ```text
 //!   leader: fetch ─► follows that copy, in the term of the seal ─► has all of its log ─► seal again ─► answer
 //! ```
 //!
-//! What the thread "group" does for it is beside the seals (`acting`). The copy of the log is sealed for the same term, so nothing
-//! comes to its log meanwhile. A later seal ends it; what was received until then stays, and is told with the answer to that.
+//! The thread "group" does this next to the seals (`acting`). The log-only copy is sealed for the
+//! same term, so nothing is appended to its log meanwhile. A later seal ends the fetch. What was
+//! received until then stays, and is part of the answer to that seal.
 
 use cluster::message::Fetch;
 
 use super::links::Reply;
 
-/// What is being got, and who waits for the seal's answer.
+/// The fetch in progress, and the waiting reply to its seal.
 #[derive(Default)]
 pub(super) struct Fetching {
     pub(super) fetch: Option<Fetch>,
@@ -19,7 +20,7 @@ pub(super) struct Fetching {
 }
 
 impl Fetching {
-    /// Nothing is being got any more; who waits for it.
+    /// Ends the fetch, and returns the waiting reply.
     pub(super) fn end(&mut self) -> Option<Reply> {
         self.fetch = None;
         self.waiting.take()

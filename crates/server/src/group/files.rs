@@ -1,4 +1,4 @@
-//! What a node of a control group keeps of itself, beside the journal of Raft.
+//! The state that a node of a control group keeps of itself, besides Raft's journal.
 //!
 //! ```text
 //!   <dir>/iolite-data/control/node     iolite-control 1
@@ -12,7 +12,8 @@
 //!                                      sum 8 digits          CRC-32C of the lines above
 //! ```
 //!
-//! The file is written whole, and durable before anybody hears of what is in it. A node that loses it joins as another one.
+//! The file is written as a whole, and is durable before any other node learns of its content. A
+//! node that loses it joins as a new node.
 
 use std::fmt::Write as _;
 use std::io;
@@ -28,23 +29,23 @@ use durability::whole_file;
 
 const HEAD: &str = "iolite-control 1";
 const NAME: &str = "node";
-/// It is not longer than this: there are not that many nodes.
+/// Maximum length of the file: enough for all nodes.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// Where a node is.
+/// Address of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     /// Its host.
     pub(crate) host: String,
-    /// Its port of links.
+    /// Its port for links.
     pub(crate) port: u16,
 }
 
-/// No message names more nodes.
+/// Maximum number of nodes in a message.
 pub(super) const NODES_MAX: usize = 4_096;
 
 impl Place {
-    /// Writes it into a message.
+    /// Writes the address into a message.
     pub(super) fn encode(&self, writer: &mut Writer) {
         writer.string(self.host.as_bytes()).u16(self.port);
     }
@@ -57,7 +58,7 @@ impl Place {
     }
 }
 
-/// Where a node is, as the group has it.
+/// Returns a node's address from its record in the group.
 pub(super) fn place_of(record: &NodeRecord) -> Place {
     Place {
         host: record.host.clone(),
@@ -65,7 +66,7 @@ pub(super) fn place_of(record: &NodeRecord) -> Place {
     }
 }
 
-/// Another node, and where it was last.
+/// Another node, and its last known address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KnownPeer {
     pub(crate) node: NodeId,
@@ -79,30 +80,33 @@ pub(crate) struct Kept {
     pub(crate) id: NodeId,
     pub(crate) start_count: u64,
     pub(crate) raft_id: Option<RaftId>,
-    /// Which of the groups this is that forced recoveries have made of one: they refuse each other.
+    /// Number of the group among those that forced recoveries made of one. Groups with different
+    /// numbers refuse each other.
     pub(crate) incarnation: u64,
-    /// Who began it: what members of another group ask is refused. None where not all of them say so.
+    /// The founder of the group; questions of another group's members are refused. `None` if not
+    /// all members name it.
     pub(crate) founder: Option<NodeId>,
     pub(crate) host: Option<String>,
     pub(crate) peers: Vec<KnownPeer>,
 }
 
-/// Where the files of the control group are.
+/// The directory of the control group's files.
 pub(crate) fn directory_within(data: &Path) -> PathBuf {
     data.join("control")
 }
 
 impl Kept {
-    /// What a directory has; none where there is no such file.
+    /// Reads the file of a directory, or returns `None` if there is none.
     ///
     /// # Errors
-    /// Those of the system; and where the file is not what was written.
+    /// Errors of the system, and a file that is not as it was written.
     pub(crate) fn read(disk: &dyn Disk, directory: &Path) -> io::Result<Option<Self>> {
         let path = directory.join(NAME);
         let bytes = match whole_file::read(disk, &path, BYTES_MAX) {
             Ok(Some(bytes)) => bytes,
             Ok(None) => return Ok(None),
-            // A file in the way of the directory is for whoever keeps data there to tell: this node is in no group.
+            // If a file is in the way of the directory, the code that keeps data there reports it:
+            // this node is in no group.
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -115,15 +119,15 @@ impl Kept {
         Self::decode(text).map(Some).ok_or_else(damaged)
     }
 
-    /// Writes it; it is durable then.
+    /// Writes the file; it is durable when this returns.
     ///
     /// # Errors
-    /// Those of the system; what was there is there still.
+    /// Errors of the system. The former file is then unchanged.
     pub(crate) fn write(&self, disk: &dyn Disk, directory: &Path) -> io::Result<()> {
         let bytes = self.encode().into_bytes();
         let written = whole_file::make_directory(disk, directory)
             .and_then(|()| whole_file::replace(disk, directory, NAME, &bytes));
-        // Whoever reads it is to know which disk that is of.
+        // The error names the path, so that its reader knows the disk.
         let named = |error: io::Error| {
             let path = directory.join(NAME);
             io::Error::new(error.kind(), format!("{}: {error}", path.display()))
@@ -194,7 +198,7 @@ impl Kept {
     }
 }
 
-/// A node's name, from 40 digits.
+/// Parses a node's name from 40 digits.
 pub(crate) fn id_of(text: &str) -> Option<NodeId> {
     hex::bytes(text).map(NodeId)
 }

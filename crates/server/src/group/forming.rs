@@ -1,12 +1,13 @@
-//! How a group grows: a node asks any of its nodes to let it in, and the leader has the entry applied.
+//! How a group grows: a node asks any member to let it join, and the control leader proposes the
+//! entry.
 //!
 //! ```text
 //!   joiner ── join(node, record) ──► any node ── not the leader: "ask there" ──► leader
 //!   joiner ◄── its number in Raft, the control state ◄── entry applied ◄────────── proposes
 //! ```
 //!
-//! The joiner keeps its number before it takes part, and asks again until it has one. Asked again by the same node, the
-//! leader says the same.
+//! The joiner stores its number before it takes part, and repeats the request until it has one. The
+//! leader gives the same node the same answer.
 
 use cluster::bytes::{Malformed, Reader, Writer};
 use cluster::control_log::RaftId;
@@ -17,19 +18,19 @@ use super::files::{KnownPeer, Place, place_of};
 use super::links::Reply;
 use super::unique;
 
-/// What a node is told that wants to join.
+/// The answer to a node that wants to join.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// It has joined.
     Accepted {
-        /// Its number.
+        /// Its number in Raft.
         raft_id: RaftId,
-        /// What the group has decided.
+        /// The group's control state.
         state: Box<ControlState>,
     },
-    /// It is to ask there.
+    /// The node is to ask there.
     Elsewhere(Place),
-    /// It does not.
+    /// The node cannot join, for this reason.
     Refused(String),
 }
 
@@ -67,7 +68,7 @@ impl Answer {
     }
 }
 
-/// Everybody else, and where.
+/// Returns all other nodes with their addresses.
 pub(crate) fn peers_of(state: &ControlState, own: NodeId) -> Vec<KnownPeer> {
     let others = state.nodes.iter().filter(|(id, _)| **id != own);
     let peer = |(id, node): (&NodeId, &cluster::state::Node)| KnownPeer {
@@ -79,7 +80,7 @@ pub(crate) fn peers_of(state: &ControlState, own: NodeId) -> Vec<KnownPeer> {
 }
 
 impl Driver {
-    /// A node wants to join.
+    /// Handles a node's request to join.
     pub(super) fn join(&self, from: NodeId, bytes: &[u8], reply: Reply) {
         let asked = match Proposal::decode(bytes) {
             Ok(Proposal {
@@ -112,7 +113,8 @@ impl Driver {
         });
     }
 
-    /// What a node is told without an entry: where the leader is, that it is in already, or why it never will be.
+    /// Returns the answer to a node if no entry is needed: where the leader is, that the node is a
+    /// member already, or why it cannot join.
     fn answer_at_once(&self, from: NodeId, record: &NodeRecord) -> Option<Answer> {
         if !self.standing.is_ready {
             let leader = self.standing.leader.and_then(|id| self.state.node_of(id));
@@ -148,7 +150,7 @@ impl Driver {
         }
     }
 
-    /// The entry of a node was applied, or not.
+    /// Answers the node when its entry was applied, or failed.
     pub(super) fn answer_joined(
         &mut self,
         node: NodeId,

@@ -1,18 +1,20 @@
-//! What a node knows of its cluster giving way to another one: see `merging`, where that is done.
+//! A node's state of its cluster giving way to another one. See `merging`, which does that.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::node::Node;
 
-/// So long after it began a cluster gives way to another one.
+/// How long after its beginning a cluster may give way to another one.
 const YOUNG_MS: u64 = 180_000;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Merging {
-    /// It is about to leave its cluster: it lets nobody in, and brings it no hash slots.
+    /// Whether this node is about to leave its cluster: it lets no node join, and assigns no hash
+    /// slots to it.
     gives_way: AtomicBool,
-    /// When this node began a cluster since it was started, and one millisecond; 0 where it did not.
+    /// When this node last founded a cluster since its start, plus one millisecond; 0 if it did
+    /// not.
     founded_ms: AtomicU64,
 }
 
@@ -25,13 +27,13 @@ impl Merging {
         self.gives_way.store(gives_way, Ordering::Release);
     }
 
-    /// This node has begun a cluster.
+    /// Notes that this node has founded a cluster.
     pub(super) fn note_founded(&self, node: &Node) {
         let now_ms = node.core.clock.monotonic_ms();
         self.founded_ms.store(now_ms + 1, Ordering::Release);
     }
 
-    /// Whether it did so a moment ago.
+    /// Whether it did so a short time ago.
     pub(super) fn is_young(&self, node: &Node) -> bool {
         let founded_ms = self.founded_ms.load(Ordering::Acquire);
         founded_ms > 0 && node.core.clock.monotonic_ms() < founded_ms + YOUNG_MS

@@ -1,5 +1,5 @@
-//! A primary hands its office over to a replica that asks for it (CLUSTER FAILOVER), or that this node is told (FAILOVER), and
-//! no client hears an error.
+//! A primary hands its office over to a replica that asks for it (CLUSTER FAILOVER) or that is
+//! named to it (FAILOVER), and no client gets an error.
 //!
 //! ```text
 //!   No ── asked ─► Waiting: writes wait ── the copy has all of the log ─► Left: the lease is given back, writes wait still
@@ -8,8 +8,8 @@
 //!    └──── a later term: writes are sent to its primary; none for long: they are refused ◄─────┘
 //! ```
 //!
-//! Invariant: as long as a copy is waited for, nothing but the end of that wait lets writes go. What was written after it was
-//! known how much the copy has to have would be lost.
+//! Invariant: while the primary waits for a copy, only the end of that wait releases writes. A
+//! write after the end of the log was read, which the copy has to reach, would be lost.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -20,31 +20,32 @@ use cluster::state::{CopyKind, Drain};
 use super::driver::{Driver, Event, post};
 use super::links::{Reply, spawn};
 
-/// Who is told what became of it.
+/// Called with the outcome.
 pub(crate) type HandedOver = Box<dyn FnOnce(Result<(), String>) + Send>;
 
-/// How far a primary is with handing its office over.
+/// Progress of handing over the office.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HandingOver {
-    /// It does not.
+    /// No hand-over is in progress.
     No,
-    /// A copy is waited for.
+    /// The primary waits for a copy.
     Waiting,
-    /// It has left its office, then, and nobody is known to have it yet.
+    /// The primary has left its office, and no new primary is known yet.
     Left {
-        /// By the clock of leases.
+        /// When it left, by the clock of leases.
         at_ms: u64,
     },
 }
 
 impl Driver {
-    /// A replica asks for the office of this primary.
+    /// Handles a replica's request for this primary's office.
     pub(super) fn hear_of_hand_over(&mut self, to: NodeId, reply: Reply) {
         let done = move |outcome: Result<(), String>| reply.answer(outcome.map(|()| Vec::new()));
         self.hand_over(to, Box::new(done));
     }
 
-    /// The copy at this address is to take the office of this primary, or the one that has most of the log.
+    /// Hands this primary's office over to the copy at this address, or else to the copy with the
+    /// longest log.
     pub(super) fn fail_over(&mut self, address: Option<(String, u16)>) {
         let is_there = |id: &NodeId| {
             let node = self.state.nodes.get(id)?;
@@ -52,7 +53,7 @@ impl Driver {
             let is_it = address
                 .as_ref()
                 .is_none_or(|(host, port)| record.host == *host && record.client_port == *port);
-            // Who is drained or declines takes it only where it is named.
+            // A drained or declining node takes the office only if it is named.
             let is_willing = address.is_some() || (node.drain == Drain::No && !record.declines());
             (!node.is_failed && is_it && is_willing && *id != self.own).then_some(*id)
         };
@@ -74,7 +75,8 @@ impl Driver {
         self.hand_over(to, Box::new(done));
     }
 
-    /// A copy is to take the office of this primary: writes wait until it has all there is.
+    /// Begins to hand this primary's office over to a copy: writes wait until the copy has the
+    /// whole log.
     fn hand_over(&mut self, to: NodeId, done: HandedOver) {
         let is_its_primary = self
             .own_shard()
@@ -98,7 +100,8 @@ impl Driver {
         }
     }
 
-    /// A copy has all of the log and no write begins, or that did not come about.
+    /// Leaves the office, because the copy has the whole log and no write begins; or ends the
+    /// attempt that failed.
     pub(super) fn leave_office_to(
         &mut self,
         to: NodeId,
@@ -126,14 +129,15 @@ impl Driver {
         done(Ok(()));
     }
 
-    /// A later term is known: who waits for its primary is sent there.
+    /// Notes that a later term is known: waiting clients are redirected to its primary.
     pub(super) fn note_later_term(&mut self) {
         if let HandingOver::Left { .. } = self.handing_over {
             self.handing_over = HandingOver::No;
         }
     }
 
-    /// Who was to take the office has not, for long: writes are refused from here on.
+    /// Ends a hand-over whose copy has not taken the office for long: writes are refused from here
+    /// on.
     pub(super) fn end_hand_over(&mut self, now_ms: u64) {
         let patience_ms = 2 * self.times.node_timeout_ms;
         if let HandingOver::Left { at_ms } = self.handing_over

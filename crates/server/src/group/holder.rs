@@ -1,4 +1,5 @@
-//! Where a node holds what keeps it in the control group. The node knows nothing of what that is made of.
+//! The node's handle of its membership in the control group. The node does not depend on the
+//! implementation behind it.
 
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -14,14 +15,14 @@ use super::taken::TakenDocuments;
 use crate::config::Config;
 use crate::replication::session::Session;
 
-/// The control log, as callers that may wait have it.
+/// The control log, for callers that may wait.
 pub type SharedLog = Arc<dyn cluster::ControlLog + Send + Sync>;
 
-/// What a client is answered where its request takes a control group.
+/// The error for a client whose request needs a control group.
 pub(super) const IN_NO_GROUP: CommandError =
     CommandError::fixed("ERR this server is in no control group");
 
-/// Whom a node in cluster mode meets.
+/// The node that a node in cluster mode meets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meeting {
     /// The host of the other node.
@@ -30,87 +31,92 @@ pub struct Meeting {
     pub link_port: u16,
 }
 
-/// What takes part in the group.
+/// The implementation of a membership.
 pub(crate) trait TakesPart: Send + Sync {
     /// Serves a link of the group until it ends.
     fn serve(&self, session: Session, address: &str);
 
-    /// Has a node do less, do all again, or leave as soon as nobody needs it. Waits until that is decided.
+    /// Drains a node, undrains it, or makes it leave as soon as it is not needed. Waits until that
+    /// is decided.
     ///
     /// # Errors
-    /// What the client is to read.
+    /// The error for the client.
     fn order_node(&self, node: &[u8], order: NodeOrder) -> Result<(), CommandError>;
 
-    /// Gives away what this node leads, because it is to be restarted; leads nothing until then, until an order to lead again
-    /// comes to this node, or for ten minutes. Waits until others lead that, or `shutdown-timeout` is over.
+    /// Hands over what this node leads, because it is about to be restarted. It then leads nothing
+    /// until the restart, until an order to lead again, or for ten minutes. Waits until other nodes
+    /// lead, or `shutdown-timeout` is over.
     ///
     /// # Errors
-    /// What the client is to read.
+    /// The error for the client.
     fn leave_for_restart(&self) -> Result<(), CommandError>;
 
-    /// The client that ordered a restart is answered: where that does not come at once, this node follows, which ends the
-    /// connections of clients.
+    /// Notes that the client that ordered a restart was answered. If the restart is delayed, this
+    /// node follows, which ends the connections of clients.
     fn restart_answered(&self);
 
-    /// Whether this node leads something that another one could.
+    /// Whether this node leads something that another node could lead.
     fn has_to_give(&self) -> bool;
 
-    /// Gives away what this node leads, because the server is to stop; waits so long at most, and as long as that goes on.
-    /// Whether others lead it now.
+    /// Hands over what this node leads, because the server is about to stop. Waits at most `time`,
+    /// and while `goes_on`. Returns whether other nodes lead it now.
     fn give_away(&self, time: Duration, goes_on: &dyn Fn() -> bool) -> bool;
 
-    /// The server goes on after all.
+    /// Cancels that: the server keeps running.
     fn keep_all(&self);
 
-    /// The control log, once there is one.
+    /// The control log, or `None` if there is none yet.
     fn log(&self) -> Option<SharedLog>;
 
-    /// This node's name in the group; none where it is in none, or is not let in yet.
+    /// This node's name in the group, or `None` if it is in no group, or has not joined yet.
     fn member(&self) -> Option<NodeId>;
 
-    /// The directives have changed.
+    /// Applies changed directives.
     fn configured(&self, config: &Config);
 
-    /// Has this node and another one be of one cluster; waits until they are.
+    /// Brings this node and another one into the same cluster, and waits until they are.
     ///
     /// # Errors
-    /// Why they are not.
+    /// Why that failed.
     fn meet(&self, meeting: &Meeting) -> Result<(), String>;
 
-    /// Where this node goes as soon as it is of no shard, in place of beginning one; nothing: where it is needed.
+    /// Sets the shard that this node joins as soon as it is in none, instead of beginning its own.
+    /// `None`: a shard that needs it.
     fn set_destination(&self, shard: Option<ShardId>);
 
-    /// Has the primary of this node's shard hand its office over to this node; waits until it has given it up.
+    /// Asks the primary of this node's shard to hand its office over to this node, and waits until
+    /// the primary has left it.
     ///
     /// # Errors
-    /// Why it does not.
+    /// Why the primary does not.
     fn hand_over(&self, primary: NodeId) -> Result<(), String>;
 
-    /// Sends a message to the subscribers of the other nodes that it is for; waits for nothing.
+    /// Sends a message to the other nodes' subscribers. Does not wait.
     fn relay(&self, kind: TopicKind, channel: &[u8], message: &[u8]);
 
-    /// Asks another node for a token that lets a connection in as a user; waits for it.
+    /// Asks another node for a token that admits a connection as a user, and waits for it.
     ///
     /// # Errors
     /// Why there is none.
     fn ask_for_token(&self, node: NodeId, user: &[u8], time: Duration) -> Result<Vec<u8>, String>;
 
-    /// Adds to what is told of the cluster the links of this node, and when it heard others.
+    /// Adds this node's links, and when it last heard other nodes, to the view of the cluster.
     fn show_links(&self, seen: &mut ClusterSeen);
 
-    /// Has this primary hand its office over to the copy at an address, or to the one that has most; waits for nothing.
+    /// Makes this primary hand its office over to the copy at an address, or else to the one with
+    /// the longest log. Does not wait.
     ///
     /// # Errors
-    /// Where this node is in no group.
+    /// This node is in no group.
     fn fail_over(&self, to: Option<(String, u16)>) -> Result<(), CommandError>;
 
-    /// Has this node be by itself; waits until it is.
+    /// Makes this node leave and be by itself, and waits for that.
     ///
     /// # Errors
     /// Why the group needs it.
     fn leave_for_good(&self) -> Result<(), String>;
 
-    /// Takes part no more; for a server that stops.
+    /// Ends the membership, for a server that stops.
     fn stop(&self);
 }
 
@@ -118,14 +124,15 @@ pub(crate) trait TakesPart: Send + Sync {
 #[derive(Default)]
 pub struct Control {
     part: OnceLock<Arc<dyn TakesPart>>,
-    /// What this node has of the group beside data.
+    /// The group's documents as applied at this node.
     pub(crate) documents: TakenDocuments,
-    /// The least node timeout that may be set while this node runs: as elections of its control log have it.
+    /// Minimum node timeout that may be set while this node runs. The elections of its control log
+    /// determine it.
     pub(crate) node_timeout_ms_min: AtomicU64,
 }
 
 impl Control {
-    /// Says what takes part; once.
+    /// Sets the implementation; once.
     #[cfg_attr(
         not(feature = "cluster"),
         expect(dead_code, reason = "nothing takes part")
@@ -134,7 +141,7 @@ impl Control {
         let _already_set = self.part.set(part);
     }
 
-    /// Serves a link of the group until it ends; false where this node is in none.
+    /// Serves a link of the group until it ends. Returns false if this node is in no group.
     pub(crate) fn serve(&self, session: Session, address: &str) -> bool {
         let part = self.part.get();
         if let Some(part) = part {
@@ -143,10 +150,10 @@ impl Control {
         part.is_some()
     }
 
-    /// Has a node do less, do all again, or leave. Waits until that is decided.
+    /// Drains a node, undrains it, or makes it leave. Waits until that is decided.
     ///
     /// # Errors
-    /// What the client is to read.
+    /// The error for the client.
     pub(crate) fn order_node(&self, node: &[u8], order: NodeOrder) -> Result<(), CommandError> {
         let part = self.part.get().ok_or(IN_NO_GROUP)?;
         part.order_node(node, order)
@@ -155,7 +162,7 @@ impl Control {
     /// As [`TakesPart::leave_for_restart`].
     ///
     /// # Errors
-    /// What the client is to read.
+    /// The error for the client.
     pub(crate) fn leave_for_restart(&self) -> Result<(), CommandError> {
         let part = self.part.get().ok_or(IN_NO_GROUP)?;
         part.leave_for_restart()
@@ -168,12 +175,12 @@ impl Control {
         }
     }
 
-    /// What takes part, once something does.
+    /// The implementation, once it is set.
     pub(crate) fn part(&self) -> Option<&dyn TakesPart> {
         Some(&**self.part.get()?)
     }
 
-    /// The control log, where this node takes part. Its calls wait: not for workers.
+    /// The control log, if this node takes part. Its calls wait, so workers must not use it.
     #[must_use]
     pub fn log(&self) -> Option<SharedLog> {
         self.part.get()?.log()
@@ -182,12 +189,12 @@ impl Control {
     /// The control log, for a client.
     ///
     /// # Errors
-    /// What the client is to read where this node is in no group.
+    /// The error for the client if this node is in no group.
     pub(crate) fn log_for_client(&self) -> Result<SharedLog, CommandError> {
         self.log().ok_or(IN_NO_GROUP)
     }
 
-    /// Takes part no more; for a server that stops.
+    /// Ends the membership, for a server that stops.
     pub(crate) fn stop(&self) {
         if let Some(part) = self.part.get() {
             part.stop();

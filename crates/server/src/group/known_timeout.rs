@@ -1,25 +1,27 @@
-//! What a node knows of the node timeout in the control state, and what it grants leases by.
+//! A node's knowledge of the node timeout in the control state, and the timeout by which it grants
+//! leases.
 
 use cluster::directives::NodeTimeout;
 
-/// What is known of the node timeout in the control state.
+/// What this node knows of the node timeout in the control state.
 #[derive(Default)]
 pub(super) struct Timing {
-    /// The state that was looked at last.
+    /// Index of the state that was last checked.
     pub(super) index: u64,
     pub(super) timeout: NodeTimeout,
     /// Since when it is known.
     pub(super) since_ms: u64,
-    /// How long leases count that this node grants.
+    /// How long the leases that this node grants count.
     pub(super) leads_by_ms: u64,
-    /// When the control state was told last of how long leases may stand.
+    /// When the longest valid lease was last proposed for the control state.
     pub(super) proposed_ms: u64,
-    /// What was told of a leader with another one.
+    /// The leader's differing timeout that was last logged.
     pub(super) told_ms: Option<u64>,
 }
 
 impl Timing {
-    /// Who is elected next knows how long leases count that this node grants, whatever it has heard.
+    /// Whether the control state covers the leases that this node grants: then the next leader
+    /// knows how long they count.
     pub(super) fn is_lease_stated(&self) -> bool {
         self.timeout.set_ms.is_none() || self.leads_by_ms <= self.timeout.longest_ms()
     }

@@ -1,5 +1,5 @@
-//! What the thread "group" does because time has passed, and where this node leads: proposals, seals of others, and the
-//! reconciler's steps.
+//! Periodic work of the thread "group", and its work as control leader: proposals, seals of other
+//! nodes, and the reconciler's steps.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use super::view::SHARD;
 use super::{documents, libraries, unique};
 
 impl Driver {
-    /// What is due because time has passed.
+    /// Does what is due.
     pub(super) fn act_in_time(&mut self, now_ms: u64) {
         self.end_hand_over(now_ms);
         self.end_overdue_retirement(now_ms);
@@ -50,7 +50,7 @@ impl Driver {
         }
     }
 
-    /// What reads wait for, and nobody has answered.
+    /// Repeats unanswered questions that reads wait for.
     fn ask_again(&self, now_ms: u64) {
         if let Some(node) = self.node.upgrade() {
             let after_ms = self.times.heartbeat_ms / 2;
@@ -59,7 +59,7 @@ impl Driver {
         }
     }
 
-    /// What was found out of the clock of a node, by the one that leads.
+    /// Logs the leader's finding about a node's clock.
     fn tell_clock(&self, node: NodeId, ppm: i64) {
         if !self.leader.leads() {
             return;
@@ -90,7 +90,7 @@ impl Driver {
             .propose_later(&proposal, move |_| post(&events, Event::StateChanged));
     }
 
-    /// The users and libraries of this node are the group's, where it has none yet.
+    /// Writes this node's users and libraries as the group's, if the group has none yet.
     fn write_first_documents(&self) {
         let is_founded = !self.state.nodes.is_empty() && self.duty.is_some();
         let Some(node) = self.node.upgrade().filter(|_| is_founded) else {
@@ -116,7 +116,7 @@ impl Driver {
         }
     }
 
-    /// Has the members of Raft and of the shard be those that there are.
+    /// Adjusts the members of Raft and of the shards to the existing nodes.
     fn reconcile(&mut self, now_ms: u64) {
         if self.state.nodes.is_empty() {
             self.found();
@@ -170,7 +170,7 @@ impl Driver {
                 self.log.propose_later(&proposal, move |applied| {
                     done(match applied {
                         Ok(Applied::Refused) => Err("it was refused".to_owned()),
-                        // What it expected is different by now, and so is the next step.
+                        // The state has changed since, so the next step will differ.
                         Ok(Applied::Done | Applied::Stale) => Ok(()),
                         Err(error) => Err(error.to_string()),
                     });
@@ -179,7 +179,7 @@ impl Driver {
         }
     }
 
-    /// The first entries of a group: this node, and the shard that it is the primary of.
+    /// Proposes the first entries of a group: this node, and the shard that it is the primary of.
     fn found(&mut self) {
         if !self.reconciler.begin() {
             return;
@@ -188,7 +188,7 @@ impl Driver {
             node: self.own,
             record: self.record.clone(),
         });
-        // In cluster mode each node begins a shard of its own.
+        // In cluster mode each node begins its own shard.
         let has_data = self.record.roles & roles::DATA != 0;
         let has_shard = has_data && !self.is_cluster;
         let create = match has_shard.then(|| self.begin_shard(SHARD)).transpose() {

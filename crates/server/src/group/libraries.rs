@@ -1,14 +1,15 @@
-//! Libraries of functions under a control group: one document of its control log has all of them, as FUNCTION DUMP gives
-//! them (`cluster-sync functions`).
+//! Libraries of functions of a control group: one document of the control log has all of them, in
+//! the format of FUNCTION DUMP (`cluster-sync functions`).
 //!
 //! ```text
 //!   FUNCTION LOAD DELETE FLUSH RESTORE, anywhere ─► all libraries as they are to be ─► document, at the version it was made from
 //!   control state has changed ─► libraries of this node ─► where it is the primary, stated to the log of the data
 //! ```
 //!
-//! One document, since a name of a function is in one library alone, and RESTORE is all or nothing. What comes in by the log
-//! of the data, by a full sync or from a file does not count (`engine`'s `Libraries`): it may be older. The primary states
-//! libraries to that log all the same, for those who follow it from outside of the group, and for a node that leaves.
+//! There is one document because a function name must be in one library only, and RESTORE is all or
+//! nothing. Libraries from the log of the data, from a full sync or from a file do not count
+//! (`engine`'s `Libraries`), because they may be older. The primary still writes the libraries to
+//! that log, for replicas outside the group and for a node that leaves.
 
 use std::sync::Arc;
 
@@ -25,22 +26,22 @@ use super::unique;
 use crate::node::Node;
 use crate::replication::role::Role;
 
-/// The one document of its kind.
+/// Name of the one document of this kind.
 const NAME: &[u8] = b"";
 
-/// Whether this node has the libraries of its group.
+/// Whether this node takes the group's libraries.
 pub(crate) fn is_wanted(node: &Node) -> bool {
     node.core.config.current().group.shares.libraries
 }
 
-/// Whether the group has libraries, if only none.
+/// Whether the group has a document of libraries, even an empty one.
 pub(crate) fn are_complete(state: &ControlState) -> bool {
     state
         .documents
         .contains_key(&(DocumentKind::Library, NAME.to_vec()))
 }
 
-/// Has this node have the libraries of the group, where they changed.
+/// Installs the group's libraries on this node, if they have changed.
 pub(crate) fn take(node: &Node, state: &ControlState) {
     if !is_wanted(node) {
         return;
@@ -57,7 +58,8 @@ pub(crate) fn take(node: &Node, state: &ControlState) {
     state_to_log(node);
 }
 
-/// The libraries of a document. One that this node cannot have is left out: a newer one may know more than this does.
+/// Returns the libraries of a document. One that this node cannot load is left out: a newer node
+/// may support more.
 fn loaded(node: &Node, body: &[u8]) -> scripts::State {
     let limits = node.core.shared.settings.value_limits();
     let mut libraries = scripts::State::default();
@@ -83,14 +85,15 @@ fn loaded(node: &Node, body: &[u8]) -> scripts::State {
     libraries
 }
 
-/// Where this node is the primary, has its log say which libraries there are. Waits for nothing.
+/// On a primary: writes the present libraries to its log. Does not wait.
 pub(crate) fn state_to_log(node: &Node) {
     let is_primary = node.replication.role() == Role::Primary;
     let version = node.control.documents.lock().libraries.version;
     if !is_primary || version == 0 {
         return;
     }
-    // Which they are then is looked up when it is done; what this says counts only where the group has been left meanwhile.
+    // The request looks up the libraries when it runs; this payload counts only if the group was
+    // left meanwhile.
     let payload = all_of(node);
     let mut request = format!(
         "*4\r\n$8\r\nFUNCTION\r\n$7\r\nRESTORE\r\n${}\r\n",
@@ -109,7 +112,8 @@ fn all_of(node: &Node) -> Vec<u8> {
     payload
 }
 
-/// Changes the libraries on all nodes; waits until that holds here. Whether anything has changed.
+/// Changes the libraries on all nodes, and waits until that applies here. Returns whether anything
+/// has changed.
 pub(super) fn change(
     node: &Node,
     log: &dyn ControlLog,
@@ -126,7 +130,8 @@ pub(super) fn change(
     propose(node, log, &subject, made)
 }
 
-/// The libraries of this node as the group's first ones. Waits: on a thread of its own.
+/// Writes this node's libraries as the group's first ones. Waits, so it runs on a thread of its
+/// own.
 #[cfg(feature = "cluster")]
 pub(crate) fn write_first(node: &Node, log: &dyn ControlLog) {
     let entry = Entry::Document {
@@ -136,7 +141,7 @@ pub(crate) fn write_first(node: &Node, log: &dyn ControlLog) {
         body: Some(all_of(node)),
     };
     let outcome = match entry.is_within_limits() {
-        // Where the group has some already, those count.
+        // If the group has libraries already, those count.
         true => log.propose(&unique::proposal(entry)).map(drop),
         false => {
             let line =
@@ -151,7 +156,7 @@ pub(crate) fn write_first(node: &Node, log: &dyn ControlLog) {
     }
 }
 
-/// Names of libraries that this node has by itself.
+/// Names of the libraries that this node has by itself.
 #[cfg(feature = "cluster")]
 pub(crate) fn names(node: &Node) -> Vec<String> {
     let state = node.core.shared.scripts.libraries.now();

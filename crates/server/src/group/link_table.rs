@@ -1,11 +1,12 @@
-//! The links between this node and others that there are now, and when those nodes were last heard: for people and tools.
+//! The present links between this node and others, and when those nodes were last heard: for people
+//! and tools.
 //!
 //! ```text
 //!   a link begins ─► LinkTable::open ─► OpenLink, listed until it is dropped            ─► CLUSTER LINKS
 //!   asked, heard  ─► Contact of the node: since when no answer came, and the last one   ─► CLUSTER NODES
 //! ```
 //!
-//! Nothing is decided by it. What is counted per message is a store to an atomic word.
+//! No decision depends on it. Counting a message costs a store to an atomic word.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -13,38 +14,38 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cluster::NodeId;
 
-/// What of a link is shown.
+/// A link, as it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LinkShown {
     /// The node at its other end.
     pub(crate) node: NodeId,
-    /// This end made it.
+    /// Whether this end made it.
     pub(crate) is_to: bool,
-    /// When.
+    /// When it was made.
     pub(crate) created_unix_ms: u64,
-    /// How much waits to be sent.
+    /// Number of bytes that wait to be sent.
     pub(crate) waiting_bytes: usize,
 }
 
 /// When a node was asked and heard, in milliseconds of the monotonic clock; 0 for never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ContactShown {
-    /// Since when it has been asked without an answer.
+    /// Since when a question is unanswered.
     pub(crate) asked_ms: u64,
     /// When it was last asked.
     pub(crate) asked_last_ms: u64,
-    /// When it last said anything.
+    /// When it last sent anything.
     pub(crate) heard_ms: u64,
 }
 
 impl ContactShown {
-    /// Since when an answer is waited for. Who is asked nothing any more owes none.
+    /// Since when an answer is awaited, or `None`. A node that is no longer asked owes no answer.
     pub(crate) fn waits_since_ms(self, now_ms: u64, node_timeout_ms: u64) -> Option<u64> {
         let is_asked = now_ms < self.asked_last_ms.saturating_add(node_timeout_ms);
         (is_asked && self.asked_ms > 0).then_some(self.asked_ms)
     }
 
-    /// Whether nothing comes from it: an answer is overdue by half of a node timeout, as in Redis.
+    /// Whether the node is silent: an answer is overdue by half a node timeout, as in Redis.
     pub(crate) fn is_lost(self, now_ms: u64, node_timeout_ms: u64) -> bool {
         let waits = self.waits_since_ms(now_ms, node_timeout_ms);
         waits.is_some_and(|since_ms| now_ms >= since_ms.max(self.heard_ms) + node_timeout_ms / 2)
@@ -60,21 +61,21 @@ pub(super) struct Contact {
 }
 
 impl Contact {
-    /// It is asked something.
+    /// Notes that the node is asked something.
     pub(super) fn note_asked(&self, now_ms: u64) {
         self.asked_last_ms.store(now_ms, Ordering::Relaxed);
-        // As long as the first question has no answer, it is that one which counts.
+        // While the first question is unanswered, its time counts.
         let _waits =
             self.asked_ms
                 .compare_exchange(0, now_ms, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// It says something.
+    /// Notes that the node has sent something.
     pub(super) fn note_heard(&self, now_ms: u64) {
         self.heard_ms.store(now_ms, Ordering::Relaxed);
     }
 
-    /// It has answered; since when the oldest question waits that it has not answered.
+    /// Notes an answer, and since when the oldest unanswered question waits.
     pub(super) fn note_answered(&self, now_ms: u64, oldest_ms: Option<u64>) {
         self.note_heard(now_ms);
         self.asked_ms
@@ -90,7 +91,7 @@ impl Contact {
     }
 }
 
-/// Bytes that wait to be sent over a link, as long as this lives.
+/// Counts bytes that wait to be sent over a link, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Waiting {
     of: Arc<AtomicUsize>,
@@ -98,7 +99,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// So many more wait.
+    /// Adds `bytes` to the count.
     pub(super) fn count(of: &Arc<AtomicUsize>, bytes: usize) -> Self {
         of.fetch_add(bytes, Ordering::Relaxed);
         Self {
@@ -114,7 +115,7 @@ impl Drop for Waiting {
     }
 }
 
-/// A link that is listed; no more when this is dropped.
+/// A listed link. Dropping this removes it from the list.
 pub(super) struct OpenLink {
     table: Arc<LinkTable>,
     number: u64,
@@ -144,7 +145,7 @@ pub(super) struct LinkTable {
 }
 
 impl LinkTable {
-    /// A link has begun.
+    /// Lists a link that has begun.
     pub(super) fn open(
         self: &Arc<Self>,
         node: NodeId,
@@ -166,27 +167,27 @@ impl LinkTable {
         }
     }
 
-    /// When a node was asked and heard is noted there.
+    /// Returns the record of when a node was asked and heard.
     pub(super) fn contact(&self, node: NodeId) -> Arc<Contact> {
         Arc::clone(lock(&self.contacts).entry(node).or_default())
     }
 
-    /// Forgets nodes that are not among these.
+    /// Forgets all nodes for which `is_there` is false.
     pub(super) fn retain(&self, is_there: impl Fn(&NodeId) -> bool) {
         lock(&self.contacts).retain(|node, _| is_there(node));
     }
 
-    /// A message was sent.
+    /// Counts a sent message.
     pub(super) fn note_sent(&self) {
         self.sent.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A message came.
+    /// Counts a received message.
     pub(super) fn note_received(&self) {
         self.received.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Messages sent and received since the server was started.
+    /// Messages sent and received since the server started.
     pub(super) fn counts(&self) -> (u64, u64) {
         let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
         (count(&self.sent), count(&self.received))
@@ -253,7 +254,7 @@ mod tests {
         assert_eq!(shown.waits_since_ms(5_200, TIMEOUT_MS), Some(5_000));
         assert!(!shown.is_lost(5_499, TIMEOUT_MS));
         assert!(shown.is_lost(5_500, TIMEOUT_MS));
-        // It said something by itself.
+        // It sent something unasked.
         contact.note_heard(5_400);
         assert!(!contact.shown().is_lost(5_500, TIMEOUT_MS));
         contact.note_answered(5_500, Some(5_100));
@@ -261,7 +262,7 @@ mod tests {
         assert_eq!(shown.waits_since_ms(5_600, TIMEOUT_MS), Some(5_100));
         contact.note_answered(5_600, None);
         assert_eq!(contact.shown().waits_since_ms(5_700, TIMEOUT_MS), None);
-        // Who is asked nothing any more is not missed.
+        // A node that is no longer asked is not missed.
         contact.note_asked(6_000);
         assert!(!contact.shown().is_lost(9_000, TIMEOUT_MS));
     }

@@ -1,4 +1,4 @@
-//! The links between the nodes of a control group: questions with a number, and their answers.
+//! The links between the nodes of a control group: numbered questions, and their answers.
 //!
 //! ```text
 //!   ask(node, subject, bytes) ─► queue ─► thread "control" of the peer: connects, greets, sends ──► link
@@ -7,9 +7,10 @@
 //!   link of a peer ─► the thread that accepted it ─► handler(question) … answer ─► queue ─► thread "control-out"
 //! ```
 //!
-//! Both ends have proved that they know the secret before anything is asked. The end that connected asks, the other
-//! answers. A link is made when something is to be said to a node, and ends when that node does not answer for a while.
-//! Nothing here waits for a peer but the threads of its own links; what does not fit into their queues is refused at once.
+//! Both ends have proved that they know the secret before anything is asked. The connecting end
+//! asks, the other end answers. A link is made when a node is to be asked something, and ends when
+//! that node does not answer for a while. Only the threads of a peer's own links wait for the peer;
+//! what does not fit into their queues is refused at once.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,22 +32,22 @@ use super::link_table::{Contact, LinkTable, Waiting};
 use crate::node::Node;
 use crate::replication::session::{LinkFault, Reader, Received, Session, Writer};
 
-/// Questions that wait to be sent to one node.
+/// Maximum number of questions that wait to be sent to one node.
 const QUEUE_MAX: usize = 256;
 
 /// A question of a peer.
 pub(crate) struct Asked {
-    /// Who asks: the node of its hello.
+    /// The asking node, from its hello.
     pub(crate) from: NodeId,
-    /// About what.
+    /// The subject of the question.
     pub(crate) subject: Subject,
     /// The question.
     pub(crate) bytes: Vec<u8>,
-    /// Where the answer goes.
+    /// Takes the answer.
     pub(crate) reply: Reply,
 }
 
-/// Where the answer to a question goes. Dropped, it says that there is none.
+/// Sends the answer to a question. If it is dropped unused, it answers that there is none.
 pub(crate) struct Reply {
     number: u64,
     queue: SyncSender<Answering>,
@@ -62,7 +63,7 @@ struct Answering {
 }
 
 impl Reply {
-    /// Answers; where the peer takes nothing the answer is lost.
+    /// Sends the answer. If the peer's queue is full, the answer is lost.
     pub(crate) fn answer(mut self, told: Told) {
         self.put(told);
     }
@@ -86,7 +87,7 @@ impl Drop for Reply {
     }
 }
 
-/// What answers questions.
+/// Answers questions.
 pub(crate) type Handler = Box<dyn Fn(Asked) + Send + Sync>;
 
 struct Peer {
@@ -103,7 +104,7 @@ pub(crate) struct Links {
     peers: Mutex<BTreeMap<NodeId, Peer>>,
     raft_ids: Mutex<BTreeMap<RaftId, NodeId>>,
     stopping: Arc<AtomicBool>,
-    /// Of the group that this node is in, and what its founder is called by.
+    /// This node's group: its incarnation, and the first digits of its founder's name.
     group: AtomicU64,
     pub(super) table: Arc<LinkTable>,
 }
@@ -121,13 +122,13 @@ impl Links {
         })
     }
 
-    /// Says of which incarnation of which group this node is.
+    /// Sets this node's group and its incarnation.
     pub(crate) fn set_group(&self, incarnation: u64, founder: Option<NodeId>) {
         let group = named(incarnation, founder);
         self.group.store(group, Ordering::Release);
     }
 
-    /// A question with its group before it, where that counts.
+    /// Prefixes a question with this node's group, if its subject is for members only.
     fn question(&self, subject: Subject, bytes: Vec<u8>) -> Vec<u8> {
         if !subject.is_of_members() {
             return bytes;
@@ -136,7 +137,8 @@ impl Links {
         [&group.to_le_bytes()[..], &bytes].concat()
     }
 
-    /// The question of a peer, where it is of this node's group.
+    /// Returns a peer's question without that prefix, or an error if the peer is not of this node's
+    /// group.
     fn admit(&self, subject: Subject, bytes: Vec<u8>) -> Result<Vec<u8>, String> {
         if !subject.is_of_members() {
             return Ok(bytes);
@@ -149,7 +151,7 @@ impl Links {
         Ok(rest.to_vec())
     }
 
-    /// Says where a node is, and what Raft calls it.
+    /// Sets a node's address and its number in Raft.
     pub(crate) fn set_place(&self, node: NodeId, raft_id: RaftId, place: &Place) {
         lock(&self.raft_ids).insert(raft_id, node);
         let mut peers = lock(&self.peers);
@@ -173,14 +175,14 @@ impl Links {
         };
         match spawn("control", move || to.run(&orders)) {
             Ok(()) => drop(peers.insert(node, peer)),
-            // It is tried again with the next state.
+            // The next control state tries again.
             Err(error) => self.tell(format_args!(
                 "There is no thread for a control link: {error}"
             )),
         }
     }
 
-    /// The way to whoever is at a place.
+    /// Returns the state for asking whichever node is at an address.
     fn to(&self, place: &Arc<Mutex<Place>>) -> To {
         To {
             node: Weak::clone(&self.node),
@@ -193,25 +195,25 @@ impl Links {
         }
     }
 
-    /// Milliseconds of the monotonic clock; none once the server is gone.
+    /// Milliseconds of the monotonic clock, or `None` once the server is gone.
     fn now_ms(&self) -> Option<u64> {
         let node = self.node.upgrade()?;
         Some(node.core.clock.monotonic_ms())
     }
 
-    /// The nodes whose place is known.
+    /// The nodes whose address is known.
     pub(crate) fn nodes(&self) -> Vec<NodeId> {
         lock(&self.peers).keys().copied().collect()
     }
 
-    /// Forgets nodes that are not among these.
+    /// Forgets all nodes for which `is_there` is false.
     pub(crate) fn retain(&self, is_there: impl Fn(&NodeId) -> bool) {
         lock(&self.peers).retain(|node, _| is_there(node));
         lock(&self.raft_ids).retain(|_, node| is_there(node));
         self.table.retain(is_there);
     }
 
-    /// Asks a node. `done` is called soon, on some thread, or at once.
+    /// Asks a node. `done` is called at once, or later on another thread.
     pub(crate) fn ask(&self, node: NodeId, subject: Subject, bytes: Vec<u8>, done: Done) {
         let bytes = self.question(subject, bytes);
         let now_ms = self.now_ms();
@@ -235,7 +237,7 @@ impl Links {
         }
     }
 
-    /// Asks whoever is at a place, over a link of its own; waits for the answer.
+    /// Asks whichever node is at an address, over a separate link, and waits for the answer.
     pub(crate) fn ask_once(
         &self,
         place: &Place,
@@ -248,7 +250,7 @@ impl Links {
         spawn("control", move || to.run(&orders)).map_err(|error| error.to_string())?;
         let (sender, receiver) = sync_channel(1);
         let done: Done = Box::new(move |told| {
-            // Nobody may wait any more.
+            // The waiting thread may have given up.
             let _late = sender.send(told);
         });
         let bytes = self.question(subject, bytes);
@@ -259,7 +261,7 @@ impl Links {
         told.unwrap_or_else(|_| Err("there was no answer in time".to_owned()))
     }
 
-    /// Serves a link that a peer made, until it ends.
+    /// Serves a link that a peer made until it ends.
     pub(crate) fn serve(&self, session: Session, address: &str) {
         let Session {
             conduit,
@@ -387,7 +389,8 @@ impl consensus::Carrier for Links {
     }
 }
 
-/// An incarnation of a group as one number: with the first digits of the founder's name above it, where that is told.
+/// Encodes a group's incarnation as one number, with the first digits of the founder's name above
+/// it, if the founder is named.
 fn named(incarnation: u64, founder: Option<NodeId>) -> u64 {
     let founder = founder.map_or(0, |NodeId([a, b, c, d, ..])| {
         u32::from_le_bytes([a, b, c, d])
@@ -395,7 +398,7 @@ fn named(incarnation: u64, founder: Option<NodeId>) -> u64 {
     u64::from(founder) << 32 | incarnation & u64::from(u32::MAX)
 }
 
-/// Whether two numbers are of one incarnation of one group, as far as they tell.
+/// Checks that two numbers are of the same incarnation of the same group, as far as they say.
 fn check_group(own: u64, theirs: u64) -> Result<(), String> {
     let (own_founder, their_founder) = (own >> 32, theirs >> 32);
     if own_founder != their_founder && own_founder != 0 && their_founder != 0 {
@@ -459,7 +462,7 @@ mod tests {
         let [one, other] = [1, 2].map(|byte| Some(NodeId([byte; 20])));
         assert!(check_group(named(0, one), named(0, one)).is_ok());
         assert!(check_group(named(0, one), named(0, other)).is_err());
-        // A group of before, or a node that does not know yet.
+        // A group of an older version, or a node that does not know its founder yet.
         assert!(check_group(named(0, None), named(0, other)).is_ok());
         assert!(check_group(named(3, one), named(3, None)).is_ok());
         for founder in [None, one] {

@@ -1,4 +1,4 @@
-//! The links of this node as clients are told of them: CLUSTER LINKS, and what CLUSTER NODES says of pings.
+//! This node's links as clients see them: CLUSTER LINKS, and the ping times of CLUSTER NODES.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use engine::cluster::{ClusterSeen, LinkSeen};
 use super::control::Part;
 
 impl Part {
-    /// Adds to what is told of the cluster the links of this node, and when it heard others.
+    /// Adds this node's links, and when it last heard other nodes, to the view of the cluster.
     pub(super) fn show_links(&self, seen: &mut ClusterSeen) {
         let Some(node) = self.node.upgrade() else {
             return;
@@ -40,7 +40,7 @@ impl Part {
             created_unix_ms: link.created_unix_ms,
             waiting_bytes: link.waiting_bytes,
         });
-        // Who has not joined yet is not of the cluster.
+        // A node that has not joined yet is not in the cluster.
         seen.links = links
             .filter(|link| seen.node(link.node.as_bytes()).is_some())
             .collect();

@@ -1,10 +1,12 @@
-//! Which node keeps a copy of the log alone: one that offers it (`witness-log yes`), where that makes an odd number of copies.
+//! Which node keeps a log-only copy: one that offers it (`witness-log yes`), if that makes the
+//! number of copies odd.
 //!
 //! ```text
 //!   two copies of the data ─ both follow, a witness offers it ─► a copy of the log ─ a third copy of the data is there ─► none
 //! ```
 //!
-//! Why the number has to be odd, and what must not change meanwhile: [`cluster::state`], its module of copies.
+//! Why the number has to be odd, and what must not change meanwhile: see [`cluster::state`], its
+//! module of copies.
 
 use cluster::entry::ShardChange;
 use cluster::state::{CopyKind, Drain, LEVEL_OF_LOG_COPIES, Node, Shard, roles};
@@ -12,7 +14,7 @@ use cluster::{ControlState, Entry, NodeId, ShardId};
 
 use super::reconcile::Look;
 
-/// Whether an entry gives somebody a copy of the log alone.
+/// Whether an entry gives a node a log-only copy.
 pub(super) fn is_of_log(entry: &Entry) -> bool {
     matches!(
         entry,
@@ -26,7 +28,7 @@ pub(super) fn is_of_log(entry: &Entry) -> bool {
     )
 }
 
-/// The nodes that keep a copy of the log where one is wanted, and are there.
+/// The available nodes that offer to keep a log-only copy.
 fn who_offers<'s>(state: &'s ControlState) -> impl Iterator<Item = NodeId> + 's {
     let may_have = |node: &Node| {
         let is_one = node.record.roles & roles::LOG != 0;
@@ -38,8 +40,8 @@ fn who_offers<'s>(state: &'s ControlState) -> impl Iterator<Item = NodeId> + 's 
         .map(|(id, _)| *id)
 }
 
-/// Who is to have a copy of the log alone: it makes an odd number of copies. Its log begins where all copies of the data have it, so all
-/// of them have to be known to be there.
+/// Returns the node that should get a log-only copy, which makes the number of copies odd. Its log
+/// begins where all copies of the data have it, so all of them must be known to be there.
 pub(super) fn log_copy_to_add(look: &Look<'_>, id: ShardId, shard: &Shard) -> Option<NodeId> {
     let state = look.state;
     let is_wanted = state.feature_level >= LEVEL_OF_LOG_COPIES
@@ -49,8 +51,9 @@ pub(super) fn log_copy_to_add(look: &Look<'_>, id: ShardId, shard: &Shard) -> Op
     offering.find(|node| !shard.members.contains_key(node))
 }
 
-/// Who has a copy of the log alone and need not: the copies of the data are an odd number, writes wait for no majority, or another one
-/// keeps it in place of a node that does not any more. Where that leaves an even number of copies, all of the data are there.
+/// Returns the node whose log-only copy is not needed: the number of data copies is odd, writes
+/// wait for no majority, or another node keeps the copy in place of one that no longer does. If
+/// that leaves an even number of copies, all data copies are there.
 pub(super) fn log_copy_to_drop(look: &Look<'_>, id: ShardId, shard: &Shard) -> Option<NodeId> {
     let copy = shard.log_copy()?;
     let is_odd = !shard.count_of(CopyKind::Data).is_multiple_of(2);
@@ -97,7 +100,8 @@ mod tests {
         apply(state, Entry::Join { node, record });
     }
 
-    /// Node 1 is the primary, at quorum; all steps that the reconciler takes are taken. Each node that may votes.
+    /// Takes all steps of the reconciler. Node 1 is the primary, at quorum; all nodes that may vote
+    /// do.
     fn settle(state: &mut ControlState, follows: bool) {
         let mut members = Membership {
             voters: state.nodes.values().map(|node| node.raft_id).collect(),

@@ -1,4 +1,4 @@
-//! How nodes in cluster mode come together, and part: CLUSTER MEET and CLUSTER RESET.
+//! How nodes in cluster mode join and leave each other: CLUSTER MEET and CLUSTER RESET.
 //!
 //! ```text
 //!   both by themselves         the node that is contacted begins a group, the other joins it
@@ -6,13 +6,16 @@
 //!   both are, not in the same  one of two that began a moment ago gives way (see `merging`); others are refused
 //! ```
 //!
-//! So all that `redis-cli --cluster create` does ends in one group, whether one node meets all others or all others meet it. Who
-//! joins brings the hash slots that it owned by itself, if nobody owns them, and the keys in them. A meeting is over when they
-//! are the group's: who compares what nodes know right after it finds that all agree, and has to find all of it.
+//! So everything that `redis-cli --cluster create` does ends in one group, whether one node meets
+//! all others or all others meet it. A joining node brings the hash slots that it owned by itself,
+//! if no node owns them, and the keys in them. A meeting is over when the group owns them: a tool
+//! that compares the nodes' views right after it must find that all agree.
 //!
-//! A node meets one other at a time. Where two meet each other at once, each is told that the other is busy: the one with the lower
-//! name waits to be asked then, and the other one asks it again at once. So the lower one takes the other in. What becomes of a
-//! meeting [`cluster::meeting`] says; `crates/cluster/tests/meeting_model` searches nodes that meet each other crosswise.
+//! A node meets one other node at a time. If two nodes meet each other at once, each answers that
+//! it is busy: the one with the lower name then waits to be asked, and the other asks again at
+//! once. So the other joins the one with the lower name. [`cluster::meeting`] defines the outcome
+//! of a meeting; `crates/cluster/tests/meeting_model` searches cases of nodes that meet each other
+//! crosswise.
 
 use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
@@ -34,49 +37,52 @@ use super::unique;
 use crate::node::Node;
 use crate::poll::poll;
 
-/// How long the other node may take to answer, and joining may take.
+/// Timeout of the other node's answer, and of joining.
 const MEET_TIME: Duration = Duration::from_secs(10);
-/// How long what nodes have to be asked again for may take, and what they are told late: their clusters may become one meanwhile.
+/// Maximum time for repeated questions, and for results that come late because the two clusters may
+/// merge meanwhile.
 const SETTLE_TIME: Duration = Duration::from_secs(60);
-/// Between two looks at clusters that become one.
+/// Time between two checks of clusters that merge.
 const MERGE_LOOK: Duration = Duration::from_millis(100);
-/// What a node is told that meets one of another cluster.
+/// The refusal if both nodes are in different clusters.
 pub(super) const APART: &str = "both nodes belong to clusters already";
-/// Between two looks at how far it is.
+/// Time between two checks of progress.
 const LOOK: Duration = Duration::from_millis(20);
-/// So long a node waits to be asked by one that is busy and has a higher name, before it asks that again.
+/// How long a node waits to be asked by a busy node with a higher name, before it asks that node
+/// again.
 const YIELD_TIME: Duration = Duration::from_millis(400);
-/// How long this node waits until it has left.
+/// How long to wait until this node has left.
 const LEAVE_TIME: Duration = Duration::from_secs(5);
-/// How long others may take to take its office and its vote: many clients wait no longer than five seconds for a reply.
+/// How long other nodes may take to take over its office and its vote: many clients wait at most
+/// five seconds for a reply.
 const LEAVE_IN_ORDER_TIME: Duration = Duration::from_secs(3);
 
-/// What a node says that meets another one.
+/// The question of a node that meets another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Question {
     node: NodeId,
-    /// It is in a group.
+    /// Whether it is in a group.
     is_member: bool,
-    /// Where it reached the other.
+    /// The host at which it reached the other node.
     your_host: String,
-    /// Where it is itself.
+    /// Its own address.
     place: Place,
-    /// The hash slots that have owners as it knows: in its group, or by itself its own.
+    /// The hash slots with owners: those of its group, or its own if it is by itself.
     owned: Vec<SlotRange>,
 }
 
-/// What it is told.
+/// The answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Answer {
     /// Both are in the same group, or the same node.
     Known,
-    /// It is to join here.
+    /// The asker is to join this node's group.
     JoinMe,
-    /// The other node joins there.
+    /// The answering node joins the asker's group.
     Joining(NodeId),
-    /// This node meets somebody just now, or cannot say now what its group has decided.
+    /// The answering node is meeting another node, or cannot determine its group's decisions now.
     Busy(NodeId),
-    /// Nothing comes of it.
+    /// The meeting is refused, for this reason.
     Refused(String),
 }
 
@@ -157,7 +163,7 @@ impl Part {
         loop {
             match self.meet_once(&node, &there)? {
                 Answer::Known => {
-                    // What the other has brought is known here, too.
+                    // What the other node has brought is then known here, too.
                     let _newest = self.log().map(|log| log.read_barrier());
                     return Ok(());
                 }
@@ -166,7 +172,7 @@ impl Part {
                     wait(MERGE_LOOK)?;
                 }
                 Answer::Refused(reason) => return Err(reason),
-                // Asked again, it answers when it has brought what it owns.
+                // When it is asked again, it answers once it has brought what it owns.
                 Answer::Joining(other) => {
                     self.wait_for(SETTLE_TIME, "the other node has not joined", |state| {
                         state.nodes.contains_key(&other) && state.shard_of(other).is_some()
@@ -178,14 +184,16 @@ impl Part {
         }
     }
 
-    /// Waits until this node has a shard, and that shard the hash slots that the node owned by itself.
+    /// Waits until this node has a shard, and the shard owns the hash slots that the node owned by
+    /// itself.
     fn wait_for_own_shard(&self, node: &Node, claims: &[SlotRange]) -> Result<(), String> {
         let own = self.own(node);
         self.wait_for(SETTLE_TIME, "this node has no shard yet", |state| {
             state.shard_of(own).is_some()
         })?;
         let slots = || claims.iter().flat_map(|(first, last)| *first..=*last);
-        // They are claimed no more as soon as the leader has them, and this node hears of that a moment later.
+        // The claims end as soon as the leader has applied them, which this node learns a moment
+        // later.
         let brought = poll(SETTLE_TIME, LOOK, || {
             let state = self.log()?.watch();
             let shard = state.shard_of(own)?;
@@ -203,7 +211,7 @@ impl Part {
         }
     }
 
-    /// Asks the other node, and joins it where that is wanted.
+    /// Asks the other node, and joins it if it answers so.
     fn meet_once(self: &Arc<Self>, node: &Arc<Node>, there: &Place) -> Result<Answer, String> {
         let Some(_one) = self.try_meet() else {
             return Ok(Answer::Busy(self.own(node)));
@@ -222,7 +230,8 @@ impl Part {
         Ok(answer)
     }
 
-    /// The right to meet somebody, unless this node does so already or is about to be by itself.
+    /// Returns the right to meet a node, or `None` if this node is meeting one already or is about
+    /// to be by itself.
     pub(super) fn try_meet(&self) -> Option<MutexGuard<'_, ()>> {
         if self.is_ending() {
             return None;
@@ -234,7 +243,7 @@ impl Part {
         }
     }
 
-    /// This node's name: in its group, or by itself.
+    /// This node's name, in its group or by itself.
     fn own(&self, node: &Node) -> NodeId {
         let member = self.member();
         member.unwrap_or_else(|| node.cluster_mode.name_by_itself().0)
@@ -263,11 +272,11 @@ impl Part {
         })
     }
 
-    /// Another node meets this one. It may take long: a thread sees to it.
+    /// Handles another node's meeting on a separate thread, because it may take long.
     pub(super) fn hear_of_meeting(self: &Arc<Self>, asked: Asked) {
         let part = Arc::clone(self);
         let spawned = spawn("meet", move || part.answer_meeting(asked));
-        // The question is dropped then, which answers it.
+        // Without a thread the question is dropped, which answers it.
         let _refused = spawned;
     }
 
@@ -297,14 +306,14 @@ impl Part {
         }
     }
 
-    /// What becomes of a meeting.
+    /// Decides the outcome of a meeting.
     fn judge(self: &Arc<Self>, node: &Arc<Node>, question: &Question) -> Result<Answer, String> {
         if question.node == self.own(node) {
             return Ok(Answer::Known);
         }
         self.note_host(&question.your_host)
             .map_err(|error| error.to_string())?;
-        // Who began the asker's cluster is asked for when there are two.
+        // If there are two clusters, the asker's founder is asked for later.
         let asker = match question.is_member {
             true => Side::Of(None),
             false => Side::ByItself,
@@ -318,7 +327,8 @@ impl Part {
                 return Ok(Answer::Known);
             }
             if question.is_member && !is_newest {
-                // It may be of this node's group, which has joined just now or has no leader for a moment.
+                // The asker may be in this node's group, which has just joined or has no leader for
+                // a moment.
                 return Ok(Answer::Busy(self.own(node)));
             }
             if judge(asker, Side::Of(founder(&state))) != cluster::meeting::Meeting::AskerJoins {
@@ -338,8 +348,9 @@ impl Part {
         Ok(Answer::JoinMe)
     }
 
-    /// What the group has decided, and the newest of it where that does not have the node yet: two that meet each other at
-    /// once may be of one group, and one of them be told so late. Whether it is the newest, or has the node.
+    /// Returns the group's state, the newest one if the known one lacks the node. Also returns
+    /// whether it is the newest, or has the node. Two nodes that meet each other at once may be in
+    /// one group, and one of them may learn that late.
     fn state_with(&self, node: NodeId) -> (Arc<ControlState>, bool) {
         let Some(log) = self.log() else {
             return (Arc::default(), false);
@@ -352,7 +363,7 @@ impl Part {
         (log.watch(), is_newest)
     }
 
-    /// A group begins with this node, which was by itself.
+    /// Founds a group with this node, which was by itself.
     fn begin_cluster(self: &Arc<Self>, node: &Arc<Node>) -> Result<(), String> {
         let (id, start_count) = node.cluster_mode.name_by_itself();
         self.enter(node, |kept| {
@@ -366,7 +377,7 @@ impl Part {
         })
     }
 
-    /// This node, which was by itself, joins the group of another one.
+    /// Joins another node's group; this node was by itself.
     pub(super) fn join_cluster(
         self: &Arc<Self>,
         node: &Arc<Node>,
@@ -400,7 +411,7 @@ impl Part {
         Ok(())
     }
 
-    /// Waits until the group has decided something.
+    /// Waits until the group's state satisfies `is_so`.
     fn wait_for(
         &self,
         time: Duration,
@@ -414,14 +425,14 @@ impl Part {
         decided.ok_or_else(|| format!("{what}, and may do so later"))
     }
 
-    /// Leaves the group, and is by itself when this returns.
+    /// Leaves the group. The node is by itself when this returns.
     pub(super) fn leave_cluster(&self) -> Result<(), String> {
         let _one = self.meeting.lock().unwrap_or_else(PoisonError::into_inner);
         let (Some(own), Some(log)) = (self.member(), self.log()) else {
             return self.wait_until_out();
         };
         drop(log);
-        // Nobody serves them where nobody decides.
+        // If no leader decides, no node serves them.
         let _decided = self.give_slots_up(own);
         match self.leave_in_order(own) {
             Some(true) => return Ok(()),
@@ -434,15 +445,15 @@ impl Part {
                     );
                 }
             }
-            // The others may be gone, and whoever runs this wants it out.
+            // The other nodes may be gone, and the operator wants this node out.
             None => {}
         }
         let _in_a_group = self.post(Event::Forget);
         self.wait_until_out()
     }
 
-    /// Leaves as soon as nobody needs this node any more: another one has its office and its vote. Whether it has left; it stays
-    /// where that takes long. None where nobody decides.
+    /// Leaves as soon as no node needs this one: another node has its office and its vote. Returns
+    /// whether it has left; it stays if that takes too long. Returns `None` if no leader decides.
     fn leave_in_order(&self, own: NodeId) -> Option<bool> {
         if self.log()?.watch().nodes.len() < 2 {
             return Some(false);
@@ -453,7 +464,8 @@ impl Part {
         }
         let left = poll(LEAVE_IN_ORDER_TIME, LOOK, || match self.is_out() {
             true => Some(Some(true)),
-            // Its replica may leave, too, in place of taking them. Nobody is asked again who did not answer: that takes long.
+            // Its replica may leave, too, instead of taking them over. The leader is not asked
+            // again if it did not answer, because that takes long.
             false => match self.give_slots_up(own) {
                 Some(()) => None,
                 None => Some(None),
@@ -465,7 +477,8 @@ impl Part {
         })
     }
 
-    /// Has this node own no hash slots any more, where it is a primary without replicas. None where nobody decides.
+    /// Makes a primary without replicas give up its hash slots. Returns `None` if no leader
+    /// decides.
     fn give_slots_up(&self, own: NodeId) -> Option<()> {
         let given_up = self.log().and_then(|log| slots_given_up(&log.watch(), own));
         match given_up {
@@ -474,12 +487,13 @@ impl Part {
         }
     }
 
-    /// What became of an entry; nothing where nobody decides.
+    /// Proposes an entry, and returns its outcome, or `None` if no leader decides.
     fn decide_now(&self, entry: Entry) -> Option<Applied> {
         self.log()?.propose(&unique::proposal(entry)).ok()
     }
 
-    /// Waits until this node is in no group. Its role may change later: that takes the end of the request that waits here.
+    /// Waits until this node is in no group. Its role may change later, because that needs the end
+    /// of the request that waits here.
     fn wait_until_out(&self) -> Result<(), String> {
         let out = poll(LEAVE_TIME, LOOK, || self.is_out().then_some(()));
         out.ok_or_else(|| "this node has not left yet".to_owned())
@@ -489,7 +503,7 @@ impl Part {
     pub(super) fn ask_for_office(&self, primary: NodeId) -> Result<(), String> {
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         let done = Box::new(move |told| {
-            // Nobody may wait any more.
+            // The waiting thread may have given up.
             let _late = sender.send(told);
         });
         self.links.ask(primary, Subject::HandOver, Vec::new(), done);
@@ -499,7 +513,7 @@ impl Part {
     }
 }
 
-/// What has a primary own no hash slots any more, where it has some and no replicas.
+/// Returns the entry by which a primary gives up its hash slots, if it has some and no replicas.
 fn slots_given_up(state: &ControlState, own: NodeId) -> Option<Entry> {
     let id = state.shard_of(own)?;
     let shard = state.shards.get(&id)?;
@@ -512,12 +526,12 @@ fn slots_given_up(state: &ControlState, own: NodeId) -> Option<Entry> {
     })
 }
 
-/// How long it takes until a busy node is asked again.
+/// Returns the pause before a busy node is asked again.
 fn pause_after_busy(own: NodeId, busy: NodeId) -> Duration {
     if own < busy { YIELD_TIME } else { LOOK }
 }
 
-/// Refuses where this node has keys that it does not own.
+/// Fails if this node has keys in hash slots that it does not own.
 fn check_keys(node: &Node, claims: &[SlotRange]) -> Result<(), String> {
     let store = &node.core.store;
     let mut handle = store.handle();
@@ -532,7 +546,7 @@ fn check_keys(node: &Node, claims: &[SlotRange]) -> Result<(), String> {
     }
 }
 
-/// Refuses slots that have an owner.
+/// Fails if one of the claimed slots has an owner.
 pub(super) fn check_overlap(claims: &[SlotRange], owned: &[SlotRange]) -> Result<(), String> {
     let mut slots = claims.iter().flat_map(|(first, last)| *first..=*last);
     let is_taken = |slot: &u16| {
@@ -580,13 +594,13 @@ mod tests {
         assert!(Answer::decode(&[9]).is_err());
     }
 
-    /// Two that asked each other at once would do so again after pauses that are alike.
+    /// With equal pauses, two nodes that asked each other at once would do so again.
     #[test]
     fn of_two_that_meet_each_other_the_lower_one_waits_to_be_asked() {
         let (lower, higher) = (NodeId([7; 20]), NodeId([8; 20]));
         let waits = pause_after_busy(lower, higher);
         assert!(waits >= 10 * pause_after_busy(higher, lower));
-        // Its own meeting with somebody else ends soon.
+        // Its own meeting with another node ends soon.
         assert_eq!(pause_after_busy(lower, lower), LOOK);
     }
 

@@ -1,19 +1,21 @@
-//! Two clusters become one: those that began a moment ago, of nodes that met each other crosswise.
+//! Two young clusters become one, if nodes of both met each other.
 //!
 //! ```text
 //!   a of X meets b of Y ─► which one gives way? (cluster::meeting) ─► X's founder is told
 //!   the founder: node after node of X ─► keeps its hash slots, leaves X, joins Y with them ─► at last itself
 //! ```
 //!
-//! A node that changes over says for good that it owns its hash slots by itself before X takes them from its shard: whatever
-//! happens then, it is of X and brings them there again, or is by itself with them, or is of Y. So X has its majority until the
-//! last of its nodes leaves, and who was not reached is of X still.
+//! A node that changes over records durably that it owns its hash slots by itself, before X takes
+//! them from its shard. Whatever happens then, it is either still in X and brings them there again,
+//! or by itself with them, or in Y. So X keeps its majority until its last node leaves, and a node
+//! that was not reached is still in X.
 //!
-//! Replicas go first, with nothing: each follows its primary again as soon as that has changed over, too.
+//! Replicas go first, without slots. Each follows its primary again as soon as that has changed
+//! over, too.
 //!
 //! Invariants
-//!  1. Of two clusters the same gives way, whoever asks whom: no two change places.
-//!  2. A founder leaves when nobody else is of its cluster, and nobody can join it any more.
+//!  1. The same one of two clusters gives way, whichever asks: two clusters never swap places.
+//!  2. A founder leaves when no other node is in its cluster, and no node can join it any more.
 
 mod messages;
 
@@ -38,30 +40,32 @@ use super::unique;
 use crate::node::Node;
 use crate::poll::poll;
 
-/// How long a question may take.
+/// Timeout of a question.
 const ASK_TIME: Duration = Duration::from_secs(10);
-/// How long a node may take to change over, ...
+/// Maximum time for a node to change over, ...
 const MEMBER_TIME: Duration = Duration::from_secs(40);
-/// ... to be done with a meeting, and to leave, ...
+/// ... to end a meeting or to leave, ...
 const STEP_TIME: Duration = Duration::from_secs(15);
-/// ... to have its cluster decide something, in pauses alone, ...
+/// ... to get a decision of its cluster (counting the pauses alone), ...
 const DECIDE_TIME: Duration = Duration::from_millis(200);
-/// ... and all of them.
+/// ... and for the whole merge.
 const ALL_MS: u64 = 120_000;
-/// Between two looks.
+/// Time between two checks.
 const LOOK: Duration = Duration::from_millis(20);
 
 impl Part {
-    /// This node and another one are of two clusters: one of them gives way, and this goes on when the call returns.
+    /// Begins to merge this node's cluster with another node's: one of them gives way. The merge
+    /// continues after the call returns.
     ///
     /// # Errors
-    /// Why none does.
+    /// Why neither gives way.
     pub(super) fn come_together(
         self: &Arc<Self>,
         node: &Arc<Node>,
         there: &Place,
     ) -> Result<(), String> {
-        // Where there is no leader just now, or it changes over already, it is looked again.
+        // If there is no leader at present, or the cluster is changing over already, the caller
+        // tries again.
         let Some(state) = self.newest().filter(|state| meeting::is_told_apart(state)) else {
             return Ok(());
         };
@@ -77,7 +81,7 @@ impl Part {
             .links
             .ask_once(there, Subject::Merge, question.encode(), ASK_TIME)
             .map_err(|reason| match reason.starts_with("subject ") {
-                // An older version, whose clusters stay as they are.
+                // An older version does not merge clusters.
                 true => APART.to_owned(),
                 false => reason,
             })?;
@@ -88,15 +92,16 @@ impl Part {
         }
     }
 
-    /// What the group has decided, if that can be known just now.
+    /// Returns the group's newest state, or `None` if that cannot be known at present.
     fn newest(&self) -> Option<Arc<ControlState>> {
         self.log()?.read_barrier().ok()
     }
 
-    /// A node of another cluster asks which one gives way. It may take long: a thread sees to it.
+    /// Answers a node of another cluster which of the two gives way. A separate thread does that,
+    /// because it may take long.
     pub(super) fn hear_of_merge(self: &Arc<Self>, asked: Asked) {
         let part = Arc::clone(self);
-        // Where there is none the question is dropped, which answers it.
+        // Without a thread the question is dropped, which answers it.
         let _refused = spawn("merge", move || {
             let Asked { bytes, reply, .. } = asked;
             let (Some(node), Ok(question)) = (part.node.upgrade(), Question::decode(&bytes)) else {
@@ -135,7 +140,7 @@ impl Part {
         }
     }
 
-    /// Has the founder of this node's cluster know that it is to give way.
+    /// Notifies the founder of this node's cluster that the cluster has to give way.
     fn tell_founder(
         self: &Arc<Self>,
         node: &Arc<Node>,
@@ -154,7 +159,8 @@ impl Part {
         told.map(drop)
     }
 
-    /// A node of this one's cluster says that it gives way: to its founder, or the founder to this one.
+    /// Handles the notice that this node's cluster gives way: from a member to the founder, or from
+    /// the founder to this node.
     pub(super) fn hear_of_giving_way(self: &Arc<Self>, asked: Asked) {
         let part = Arc::clone(self);
         let _refused = spawn("merge", move || {
@@ -177,7 +183,8 @@ impl Part {
         });
     }
 
-    /// This node's cluster, which it began, gives way: a thread sees to it, one at a time.
+    /// Begins to have the cluster that this node founded give way, on a thread of its own. Only one
+    /// such thread works at a time.
     fn begin_to_give_way(
         self: &Arc<Self>,
         node: &Arc<Node>,
@@ -188,7 +195,7 @@ impl Part {
             return Ok(());
         };
         if meeting::founder(&state) != Some(order.founder) || !state.nodes.contains_key(&from) {
-            // It has given way meanwhile.
+            // The cluster has given way meanwhile.
             return Ok(());
         }
         if !self.merging.is_young(node) || !meeting::may_give_way(&state) {
@@ -196,7 +203,7 @@ impl Part {
         }
         let (part, node) = (Arc::clone(self), Arc::clone(node));
         let begun = spawn("merge", move || {
-            // Busy, it is told again.
+            // If the node is busy, it is notified again.
             if let Some(_one) = part.try_meet()
                 && let Err(reason) = part.give_way(&node, &order)
             {
@@ -209,7 +216,7 @@ impl Part {
         begun.map_err(|error| error.to_string())
     }
 
-    /// Has node after node change over, and this one at last.
+    /// Makes the nodes change over one after the other, and this one last.
     fn give_way(self: &Arc<Self>, node: &Arc<Node>, order: &Order) -> Result<(), String> {
         node.core.log.notice(format_args!(
             "The cluster that this node began gives way to that of {}:{}, which nodes of both have met",
@@ -237,7 +244,7 @@ impl Part {
                 }
             };
             if !is_settled(&state, &log.membership(), &gone) {
-                // Those that are left have a majority first.
+                // First the remaining nodes must have a majority by themselves.
                 std::thread::sleep(LOOK);
                 continue;
             }
@@ -260,7 +267,7 @@ impl Part {
         Err(told)
     }
 
-    /// Whether nobody else is of the cluster that this node began, and nobody joins it any more.
+    /// Whether this founder is the only node left in its cluster, and no node can join it any more.
     fn is_last(&self, own: NodeId, gone: &BTreeSet<NodeId>) -> bool {
         self.merging.set_gives_way(true);
         let Some(log) = self.raft_log() else {
@@ -268,7 +275,8 @@ impl Part {
         };
         let state = log.watch();
         let record = state.nodes.get(&own).map(|known| known.record.clone());
-        // Without a majority nobody is let in; otherwise whoever was before this entry is in the state then.
+        // Without a majority no node can join. With one, a node that joined before this entry is in
+        // the state afterwards.
         if let Some(record) = record
             && is_settled(&state, &log.membership(), gone)
         {
@@ -285,7 +293,8 @@ impl Part {
         is_last
     }
 
-    /// This node changes over as soon as it meets nobody else; who else was of the cluster that it leaves.
+    /// Changes over as soon as this node meets no other node. Returns the other nodes of the
+    /// cluster that it leaves.
     fn change_over_when_free(
         self: &Arc<Self>,
         node: &Arc<Node>,
@@ -297,8 +306,8 @@ impl Part {
             .map(|peers| encode_peers(&peers))
     }
 
-    /// This node leaves the cluster that gives way, and joins the other one with the hash slots that it owns. It meets nobody
-    /// else meanwhile.
+    /// Leaves the cluster that gives way, and joins the other one with this node's hash slots. The
+    /// node must not meet another node meanwhile.
     fn change_over(
         self: &Arc<Self>,
         node: &Arc<Node>,
@@ -337,7 +346,7 @@ impl Part {
         Ok(peers)
     }
 
-    /// Becomes a replica of a primary of the cluster of before once that has changed over, too.
+    /// Becomes a replica of its former primary again, once that has changed over, too.
     fn follow_again(&self, node: &Node, primary: NodeId) {
         let follows = || {
             let (own, log) = self.member().zip(self.log())?;
@@ -347,7 +356,7 @@ impl Part {
             }
             let to = state.shard_of(primary)?;
             let entry = Entry::add_data_copy(to, state.shards.get(&to)?, own);
-            // It is looked again whether that was of any use.
+            // The next check shows whether that had an effect.
             let _applied = log.propose(&unique::proposal(entry));
             None
         };
@@ -358,7 +367,7 @@ impl Part {
         }
     }
 
-    /// Leaves the cluster, and is by itself with the hash slots that it owned there.
+    /// Leaves the cluster. The node is then by itself with the hash slots that it owned.
     fn leave_with_slots(
         &self,
         node: &Arc<Node>,
@@ -375,20 +384,20 @@ impl Part {
         let ranges = shard.map(|shard| state.slots.of(shard)).unwrap_or_default();
         let brought = node.cluster_mode.bring(node, &ranges);
         brought.map_err(|error| format!("its hash slots cannot be kept: {error}"))?;
-        // Of the last one nobody is left who would have to know.
+        // After the last node no node is left that would have to know.
         let given_up = match is_last {
             true => Ok(()),
             false => self.give_up(&log, own, shard.map(|shard| (shard, ranges))),
         };
         if let Err(reason) = given_up {
-            // What it has kept it brings to the cluster that it is of still.
+            // The node brings the recorded slots to the cluster that it is still in.
             node.cluster_mode.end_to_bring();
             return Err(reason);
         }
         self.be_out(own, log)
     }
 
-    /// Is by itself, having left; who else was of the cluster.
+    /// Makes this node be by itself after it has left. Returns the other nodes of the cluster.
     fn be_out(&self, own: NodeId, log: SharedLog) -> Result<Vec<KnownPeer>, String> {
         let peers = peers_of(&log.watch(), own);
         drop(log);
@@ -398,7 +407,7 @@ impl Part {
         Ok(peers)
     }
 
-    /// Has the cluster know that this node leaves it, and that its hash slots are of its shard no more.
+    /// Tells the cluster that this node leaves, and that its shard gives up its hash slots.
     fn give_up(
         &self,
         log: &SharedLog,
@@ -421,7 +430,8 @@ impl Part {
         }
     }
 
-    /// Has the cluster decide something; asked again where nobody knows what became of it. Who has left hears no more of that.
+    /// Proposes an entry, and repeats that while its outcome is unknown. A node that is no longer a
+    /// member does not learn the outcome; that counts as done.
     fn decide(&self, log: &SharedLog, entry: Entry) -> Result<Applied, String> {
         let proposal = unique::proposal(entry);
         let mut told = String::new();
@@ -437,7 +447,7 @@ impl Part {
     }
 }
 
-/// Whether those that are left of a cluster decide by themselves: nobody who is gone has a vote.
+/// Whether the remaining nodes of a cluster decide by themselves: no node that has left has a vote.
 fn is_settled(state: &ControlState, members: &Membership, gone: &BTreeSet<NodeId>) -> bool {
     let is_there = |voter: &RaftId| {
         let known = state.node_of(*voter);

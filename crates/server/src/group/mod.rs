@@ -1,4 +1,4 @@
-//! The control group in a server: which nodes there are, who is the primary, and how that changes by itself.
+//! The control group in a server: its nodes, its primaries, and automatic changes of both.
 //!
 //! ```text
 //!   links ◄──► other nodes            consensus (Raft) ──► control state ──► View ──► INFO, workers, whoever looks
@@ -6,8 +6,9 @@
 //!     └──► thread "group": Member, Leader ┘ proposals           └──► Member ──► Duty: this node's log, role, replies
 //! ```
 //!
-//! A node is in a group where its configuration says so (`cluster-group`, `join`), or its files do. All others have none of
-//! the threads, and pay nothing. Without the feature `cluster` nothing of consensus is in the binary.
+//! A node is in a group if its configuration (`cluster-group`, `join`) or its files say so. Other
+//! nodes have none of the threads, and pay nothing. Without the feature `cluster` the binary
+//! contains no consensus code.
 
 #[cfg(feature = "cluster")]
 mod acting;

@@ -1,4 +1,5 @@
-//! How this node takes part in the control group, in a server that was built without one: not at all.
+//! Replaces `control` in a server that was built without control groups: it never takes part in
+//! one.
 
 use std::io;
 use std::path::Path;
@@ -8,9 +9,9 @@ use cluster::NodeId;
 
 use crate::node::Node;
 
-/// Never made.
+/// Never created.
 pub(crate) enum Known {}
-/// Never made.
+/// Never created.
 pub(crate) enum Part {}
 
 impl Known {
@@ -20,12 +21,12 @@ impl Known {
     }
 }
 
-/// Never.
+/// Returns false.
 pub(crate) fn is_member(_: &Path) -> bool {
     false
 }
 
-/// Refuses where a group is wanted.
+/// Fails if the configuration asks for a group.
 ///
 /// # Errors
 /// Why there is none.

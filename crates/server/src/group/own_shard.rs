@@ -1,4 +1,5 @@
-//! The shard that a node in cluster mode begins when it has come into a group, and the hash slots that it brings.
+//! The shard that a node in cluster mode begins after it has joined a group, and the hash slots
+//! that it brings.
 //!
 //! ```text
 //!   No ── in the group, of no shard as far as is known here ─► Looking: a read barrier ── it is of one, or nobody knows ─► No
@@ -7,11 +8,12 @@
 //!                       No ◄── seen in the state ──┘   ▲ nobody knows what became of it: the same request again
 //! ```
 //!
-//! Without the barrier a node that was started again, and knows an old state, would take its log for that of a new shard.
+//! Without the barrier a restarted node that knows an old state would take its log for that of a
+//! new shard.
 //!
-//! A replica that its shard has spared proposes itself as a copy of the shard that an operator has ordered, or of one that lacks
-//! a replica, instead. As long as a change goes on that
-//! ends its membership it begins nothing: what it has may be needed.
+//! A replica that its shard has released proposes itself as a copy of the shard that an operator
+//! ordered, or of one that lacks a replica, instead. While a change that ends its membership is in
+//! progress, it begins nothing, because its copy may be needed.
 
 use std::sync::Arc;
 
@@ -24,22 +26,23 @@ use super::duty::Duty;
 use super::links::spawn;
 use super::{spare_replicas, unique};
 
-/// How far a node is with beginning a shard of its own.
+/// Progress of beginning a shard of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Beginning {
-    /// It has one, or has not looked.
+    /// It has a shard, or has not checked.
     No,
-    /// It looks whether it has one.
+    /// It checks whether it has one.
     Looking,
     /// It has proposed one.
     Proposed(Proposal),
 }
 
 impl Driver {
-    /// In cluster mode a node that has data and is of no shard begins one, and brings the hash slots that it owned by itself.
+    /// In cluster mode, begins a shard if this node has data and is in none. Brings the hash slots
+    /// that it owned by itself.
     pub(super) fn begin_own_shard(&mut self) {
         let known = self.state.nodes.get(&self.own);
-        // Who is to leave begins nothing.
+        // A node that is to leave begins nothing.
         let is_in = known.is_some_and(|own| own.drain != Drain::Leaving);
         if !self.is_cluster || self.duty.is_none() || !is_in || self.standing.leader.is_none() {
             return;
@@ -61,7 +64,7 @@ impl Driver {
         }
     }
 
-    /// The control state here is the newest there was when it was asked for, or nobody knows.
+    /// Handles the result of the check: whether the control state here was the newest.
     pub(super) fn looked(&mut self, is_newest: bool) {
         self.beginning = Beginning::No;
         let state = self.log.watch();
@@ -71,7 +74,7 @@ impl Driver {
         if let Some(entry) = self.joins_another(&state) {
             return self.propose_own_shard(unique::proposal(entry));
         }
-        // No shard before it had this number: there was no such index.
+        // No earlier shard can have this number, because there was no such index.
         let shard = ShardId(u32::try_from(state.index).unwrap_or(u32::MAX));
         match self.begin_shard(shard) {
             Ok(entry) => self.propose_own_shard(unique::proposal(entry)),
@@ -79,8 +82,8 @@ impl Driver {
         }
     }
 
-    /// The entry by which a replica that was spared is one of the shard that it is ordered to, or of one that lacks it. Who was never
-    /// a replica here is meant for something else.
+    /// Returns the entry by which a released replica joins the shard that was ordered, or one that
+    /// lacks a replica. A node that was never a replica here has another purpose.
     fn joins_another(&self, state: &ControlState) -> Option<Entry> {
         let may_grow = |id: &ShardId| state.shards.get(id).is_some_and(|to| state.may_grow(to));
         let needy = || spare_replicas::needy(state).filter(|_| self.was_replica);
@@ -88,7 +91,7 @@ impl Driver {
         Some(Entry::add_data_copy(to, state.shards.get(&to)?, self.own))
     }
 
-    /// What is here is of that shard from now on; the entry by which it begins.
+    /// Assigns the data here to that shard from now on. Returns the entry that begins the shard.
     pub(super) fn begin_shard(&mut self, shard: ShardId) -> Result<Entry, String> {
         let duty: Arc<Duty> = self.duty.clone().ok_or("it keeps no data")?;
         duty.begin_shard(shard)?;
@@ -114,22 +117,23 @@ impl Driver {
         self.beginning = Beginning::Proposed(proposal);
     }
 
-    /// What became of the entry by which the shard of this node begins.
+    /// Handles the outcome of the entry that begins this node's shard.
     pub(super) fn began(&mut self, applied: Result<Applied, Unavailable>) {
         let Beginning::Proposed(proposal) = &self.beginning else {
             return;
         };
         match applied {
-            // The state here has it soon; or there will be none before the next start.
+            // Either the state here will soon have it, or there will be no new state before the
+            // next start.
             Ok(Applied::Done) | Err(Unavailable::Ended) => {}
             Ok(Applied::Stale | Applied::Refused) => self.beginning = Beginning::No,
             Err(_) => self.propose_own_shard(proposal.clone()),
         }
     }
 
-    /// Has the hash slots that this node owned by itself be those of its shard.
+    /// Proposes the hash slots that this node owned by itself for its shard.
     fn claim(&mut self, shard: ShardId) {
-        // Who leaves the cluster has kept them for the next one.
+        // A node that leaves the cluster keeps them for the next one.
         let is_held = self.claims || self.part.merging.gives_way();
         let Some(node) = self.node.upgrade().filter(|_| !is_held) else {
             return;
@@ -153,11 +157,12 @@ impl Driver {
         self.log.propose_anywhere(&unique::proposal(slots), done);
     }
 
-    /// What became of the hash slots that this node brought.
+    /// Handles the outcome of the proposal for the brought hash slots.
     pub(super) fn claimed(&mut self, applied: Result<Applied, Unavailable>) {
         self.claims = false;
         match applied {
-            // It is looked again whether they are its shard's. Proposed again before the state here had them, they may be.
+            // The next check finds whether the shard owns them. A proposal that was repeated too
+            // early is stale, although the shard may own them.
             Ok(Applied::Done) | Err(_) => return,
             Ok(Applied::Stale) if !self.are_of_others() => return,
             Ok(Applied::Stale | Applied::Refused) => {
@@ -169,7 +174,8 @@ impl Driver {
         }
     }
 
-    /// Whether another shard owns some of the hash slots that this node brought, as far as is known here.
+    /// Whether another shard owns some of the hash slots that this node brought, as far as this
+    /// node knows.
     fn are_of_others(&self) -> bool {
         let state = self.log.watch();
         let own = state.shard_of(self.own);

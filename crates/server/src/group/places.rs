@@ -1,12 +1,14 @@
-//! Nodes that have come back elsewhere find each other: all addresses of a group may be new after a restart.
+//! Nodes that restarted at new addresses find each other: all addresses of a group may be new after
+//! a restart.
 //!
 //! ```text
 //!   nobody is known to lead, or the group is not known to have this node where it is
 //!     └─► every peer where it was last, and every seed: "I am here now" ◄──► "I am here, and these told me that they are there"
 //! ```
 //!
-//! What a node told of itself since this server was started counts more than what the control state says, until that has a record
-//! of the node that is as new. No address says who somebody is: a link proves the secret and names the node at its other end.
+//! An address that a node announced since this server started overrides the control state, until
+//! that has an equally new record of the node. An address does not identify a node: a link proves
+//! the secret and names the node at its other end.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,12 +24,12 @@ use super::driver::Driver;
 use super::files::{KnownPeer, NODES_MAX, Place, place_of};
 use super::links::{Asked, Subject, spawn};
 
-/// Between two rounds.
+/// Time between two rounds.
 const PAUSE_MS: u64 = 500;
-/// How long a seed has to answer.
+/// Time that a seed has to answer.
 const ASK_TIME: Duration = Duration::from_secs(2);
 
-/// Where a node is, by its own word.
+/// The address that a node announced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Told {
     raft_id: RaftId,
@@ -35,11 +37,11 @@ struct Told {
     place: Place,
 }
 
-/// Nodes that told where they are since this server was started.
+/// Nodes that announced their addresses since this server started.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     told: Mutex<BTreeMap<NodeId, Told>>,
-    /// A round goes on.
+    /// Whether a round is in progress.
     is_asking: Arc<AtomicBool>,
 }
 
@@ -48,7 +50,7 @@ impl Places {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where a node is that the control state has there.
+    /// Replaces a peer's address from the control state by a newer announced one.
     pub(super) fn correct(&self, state: &ControlState, peer: &mut KnownPeer) {
         let mut told = self.told();
         let Some(known) = told.get(&peer.node) else {
@@ -97,19 +99,22 @@ fn decode(bytes: &[u8]) -> Result<BTreeMap<NodeId, Told>, Malformed> {
     Ok(nodes)
 }
 
-/// Whether a node is of this one's group, as far as the state tells; nothing where it has no nodes.
+/// Whether a node is in this node's group, as far as the state shows, or `None` if the state has no
+/// nodes.
 fn is_member(state: &ControlState, node: NodeId, raft_id: RaftId) -> Option<bool> {
     if state.nodes.is_empty() {
         return None;
     }
     Some(match state.nodes.get(&node) {
         Some(known) => known.raft_id == raft_id,
-        // Numbers in Raft are indexes of its log: this one has joined since, and may lead.
+        // Numbers in Raft are indexes of its log: this node has joined since, and may be the
+        // leader.
         None => raft_id > state.index,
     })
 }
 
-/// Whether the group has a node where its record says, since its last start: what is known of the group may be older.
+/// Whether the group's record of a node is of its last start and has its address. The state known
+/// here may be older.
 fn has_place_of(state: &ControlState, node: NodeId, record: &NodeRecord) -> bool {
     let recorded = state.nodes.get(&node).map(|known| &known.record);
     recorded.is_some_and(|recorded| {
@@ -118,8 +123,8 @@ fn has_place_of(state: &ControlState, node: NodeId, record: &NodeRecord) -> bool
 }
 
 impl Part {
-    /// What this node says of itself and knows of others: by the control state, which who asks may not have, and by their own
-    /// word, where that is newer.
+    /// Returns this node's address and those that it knows: from the control state, which the
+    /// asking node may not have, and announced ones if they are newer.
     fn known_places(&self, own: NodeId, raft_id: RaftId, record: &NodeRecord) -> Vec<u8> {
         let state = self.raft_log().map(|log| cluster::ControlLog::watch(&*log));
         let recorded = state.iter().flat_map(|state| &state.nodes);
@@ -145,7 +150,7 @@ impl Part {
         encode(&nodes)
     }
 
-    /// Another node says where it is, and asks the same.
+    /// Handles another node's announcement, and answers with this node's.
     pub(super) fn hear_of_places(&self, asked: Asked) {
         let Asked { bytes, reply, .. } = asked;
         let answer = self.node.upgrade().and_then(|node| {
@@ -159,7 +164,7 @@ impl Part {
         }
     }
 
-    /// Looks for members of this node's group where others say that they are.
+    /// Takes the announced addresses of members of this node's group.
     fn take_places(&self, bytes: &[u8]) -> Result<(), Malformed> {
         let told = decode(bytes)?;
         let (Some(log), Some((own, _))) = (self.raft_log(), self.names()) else {
@@ -170,8 +175,8 @@ impl Part {
             let known = state.nodes.get(&node);
             let is_member = match is_member(&state, node, told.raft_id) {
                 Some(is_member) => is_member,
-                // Before the state is read, the peers of the last run are known. Who was killed just after it had joined
-                // knows nobody.
+                // Before the state is read, the peers of the last run count. A node that was killed
+                // just after it had joined knows no peers.
                 None => self.may_be_a_peer(node, told.raft_id),
             };
             let recorded = known.map_or(0, |known| known.record.start_count);
@@ -192,9 +197,11 @@ impl Part {
 }
 
 impl Driver {
-    /// Tells others where this node is, and asks where they are, as long as nobody is known to lead or heard that does, or the
-    /// group is not known to have this node here. That the leader answers heartbeats does not show that: who was killed just
-    /// after it had joined reaches the leader, whose log goes to where this node was. After a start Raft names who led at last, whom this node may not find, nor be found by.
+    /// Announces this node's address to other nodes, and asks for theirs, while no leader is known
+    /// or heard, or the group's record does not have this node's address. A leader that answers
+    /// heartbeats does not show that it does: a node that was killed just after it had joined
+    /// reaches the leader, whose log goes to the node's former address. After a start Raft names
+    /// the last leader, which this node may not be able to reach, nor be reached by.
     pub(super) fn look_for_others(&mut self, now_ms: u64) {
         let is_elsewhere = !has_place_of(&self.state, self.own, &self.record);
         let is_over = |since_ms: u64| now_ms >= since_ms + self.times.election_ms_max;
@@ -226,14 +233,14 @@ impl Driver {
 }
 
 impl Part {
-    /// One round; waits.
+    /// Does one round, and waits for the answers of seeds.
     fn ask_for_places(&self, own: NodeId, bytes: &[u8], seeds: &[(String, u16)]) {
         for node in self.links.nodes() {
             if node != own {
                 let part = self.weak();
                 let done = move |told: Result<Vec<u8>, String>| {
                     if let (Some(part), Ok(bytes)) = (part.upgrade(), told) {
-                        // Who says nonsense is not heard.
+                        // A malformed answer is ignored.
                         let _nonsense = part.take_places(&bytes);
                     }
                 };
@@ -260,7 +267,8 @@ mod tests {
 
     use super::*;
 
-    /// A node that was killed before it heard of the last one to join is told of it by others.
+    /// A node that was killed before it learned of the last node to join gets that from other
+    /// nodes.
     #[test]
     fn who_joined_after_the_state_that_is_known_is_looked_for() {
         let (one, other) = (NodeId([1; 20]), NodeId([2; 20]));
@@ -275,12 +283,12 @@ mod tests {
         assert_eq!(is_member(&state, one, 8), Some(true));
         assert_eq!(is_member(&state, one, 9), Some(false));
         assert_eq!(is_member(&state, other, 12), Some(true));
-        // It was there and has left, or its joining came to nothing.
+        // It was there and has left, or it never joined.
         assert_eq!(is_member(&state, other, 9), Some(false));
     }
 
-    /// A node that was killed before it had read the state of the group, or that has come back to where it was before its last
-    /// place, tells where it is.
+    /// A node announces its address if it was killed before it had read the group's state, or has
+    /// come back to an earlier address.
     #[test]
     fn a_record_of_an_earlier_start_does_not_show_where_a_node_is() {
         let node = NodeId([1; 20]);

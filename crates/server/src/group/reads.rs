@@ -1,12 +1,12 @@
-//! What nodes of a shard ask each other so that reads at level quorum are answered.
+//! Questions between nodes of a shard that reads at level quorum wait for.
 //!
 //! ```text
 //!   primary ── shard, term ──► members: is no later term sealed?            quorum-reads confirm (see the fence)
 //!   replica ── shard ────────► primary: what is committed?                  reads at a replica (see `replica_reads`)
 //! ```
 //!
-//! Over links of their own: neither heartbeats nor published messages hold them up. Nobody waits; what is not answered is asked
-//! anew by the group's thread, twice in a heartbeat.
+//! They use their own links, so neither heartbeats nor published messages delay them. No thread
+//! waits: the group's thread repeats unanswered questions twice per heartbeat.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -21,27 +21,27 @@ use crate::node::Node;
 use crate::replica_reads::Readable;
 use engine::hash_slots::LeavingStage;
 
-/// So many questions of replicas wait for a round of the members at most.
+/// Maximum number of replicas' questions that wait for a round of the members.
 const WAITING_MAX: usize = 1_024;
 
 /// See the module.
 pub(super) struct Reads {
     links: Arc<Links>,
     node: Weak<Node>,
-    /// What replicas asked and members have yet to confirm.
+    /// Replicas' questions that members have yet to confirm.
     waiting: Mutex<Vec<Waiting>>,
 }
 
-/// A question of a replica.
+/// A replica's question.
 struct Waiting {
-    /// The round that is waited for.
+    /// The round that it waits for.
     round: u64,
     readable: Readable,
     reply: Reply,
 }
 
 impl Reads {
-    /// Those of a node, whose reads ask by them from now on.
+    /// Creates the questions of a node, and makes the node's reads use them.
     pub(super) fn of(node: &Arc<Node>) -> Arc<Self> {
         let reads = Arc::new(Self {
             links: Links::new(node, Box::new(drop)),
@@ -58,12 +58,12 @@ impl Reads {
         reads
     }
 
-    /// The links that are asked over.
+    /// The links for the questions.
     pub(super) fn links(&self) -> &Links {
         &self.links
     }
 
-    /// Asks members of the shard whether they know of no later term.
+    /// Asks the shard's members whether they know a later term.
     pub(super) fn ask_members(self: &Arc<Self>, question: &Question) {
         let Some(node) = self.node.upgrade() else {
             return;
@@ -97,7 +97,7 @@ impl Reads {
         }
     }
 
-    /// Asks the primary of this node's shard what is committed, in a round of the replica's.
+    /// Asks the primary of this node's shard what is committed, in a round of this replica.
     pub(super) fn ask_primary(self: &Arc<Self>, round: u64) {
         let Some(node) = self.node.upgrade() else {
             return;
@@ -117,7 +117,7 @@ impl Reads {
             .set_place(primary, known.raft_id, &place_of(&known.record));
         let me = Arc::clone(self);
         let done = move |told: Result<Vec<u8>, String>| {
-            // Otherwise it is asked anew.
+            // Otherwise the question is repeated.
             if let Ok(Ok(readable)) = told.map(|bytes| decode_readable(&bytes))
                 && let Some(node) = me.node.upgrade()
             {
@@ -129,7 +129,7 @@ impl Reads {
             .ask(primary, Subject::ReadIndex, bytes, Box::new(done));
     }
 
-    /// A primary asks whether this node, as a member, knows of no later term.
+    /// Answers a primary whether this node, as a member, knows no later term.
     pub(super) fn hear_of_round(node: &Node, asked: Asked) {
         let knows_no_later = decode_confirm(&asked.bytes)
             .is_ok_and(|(shard, term)| node.replication.fence.knows_no_later(shard, term));
@@ -139,7 +139,7 @@ impl Reads {
         });
     }
 
-    /// A replica asks this node, as the primary, what is committed.
+    /// Answers a replica what is committed, as its primary.
     pub(super) fn hear_of_read(&self, node: &Node, asked: Asked) {
         let reply = asked.reply;
         let readable = match decode_shard(&asked.bytes) {
@@ -164,11 +164,11 @@ impl Reads {
             reply,
         });
         drop(waiting);
-        // It may have been confirmed meanwhile.
+        // Members may have confirmed it meanwhile.
         self.answer_waiting(node);
     }
 
-    /// Answers what the members have confirmed; what was asked of another office is not answered.
+    /// Answers the questions that members have confirmed. Questions to a former office are dropped.
     pub(super) fn answer_waiting(&self, node: &Node) {
         let fence = &node.replication.fence;
         let mut waiting = self.lock();
@@ -198,7 +198,8 @@ impl Reads {
     }
 }
 
-/// What replicas may read that this primary has, and the round of members that has to be over first; 0 for none.
+/// Returns what replicas may read of this primary, and the round of members that has to end first,
+/// or 0 for none.
 fn readable(node: &Node, shard: ShardId) -> Result<(Readable, u64), String> {
     let fence = &node.replication.fence;
     let log = node.keeping.log_in_use.get().ok_or("there is no log")?;
@@ -206,7 +207,7 @@ fn readable(node: &Node, shard: ShardId) -> Result<(Readable, u64), String> {
     if term == 0 || fence.shard() != Some(shard) {
         return Err("this node is not the primary".to_owned());
     }
-    // The other shard may have served some of its slots already.
+    // The other shard may have served some of the slots already.
     if node.core.shared.hash_slots.routes().leaving.stage == LeavingStage::AllWait {
         return Err("hash slots are about to leave".to_owned());
     }
@@ -224,7 +225,7 @@ fn readable(node: &Node, shard: ShardId) -> Result<(Readable, u64), String> {
         sequence,
         index,
     };
-    // The office may have ended between these looks.
+    // The office may have ended between the reads above.
     match fence.office() == term {
         true => Ok((readable, round)),
         false => Err("this node is not the primary".to_owned()),

@@ -1,4 +1,5 @@
-//! The control leader's reconciler: the next step from the members that there are to those that there should be.
+//! The control leader's reconciler: returns the next step from the present members to the desired
+//! ones.
 //!
 //! ```text
 //!   joined, not told ─► learner ─► voter (1, 3 or 5)        joined with data ─► member of the shard ─► the change ends
@@ -6,10 +7,11 @@
 //!   a shard's last replica is lost, another shard has some to spare ─► one of those moves (see `spare_replicas`)
 //! ```
 //!
-//! One step at a time: the next is taken when the last is done, or came to nothing.
+//! There is one step at a time: the next begins when the last has succeeded or failed.
 //!
-//! The control leader is another node than the primary, where there is one. Who loses both at once waits for an election
-//! and for the leases of the lost leader, before the silence of the lost primary counts.
+//! If possible, the control leader is another node than the primary. If both are lost at once, an
+//! election has to be held and the lost leader's leases have to end, before the lost primary's
+//! silence counts.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -25,33 +27,33 @@ use super::log_copies::{is_of_log, log_copy_to_add, log_copy_to_drop};
 use super::spare_replicas::Move;
 use super::view::SHARD;
 
-/// Who was not heard for so long is not asked to lead.
+/// A node that was silent for longer is not asked to lead.
 const LEADER_SILENT_MS_MAX: u64 = 500;
 
 /// One step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Raft's members change.
+    /// Changes Raft's members.
     Members(Change),
-    /// A node is to have a copy of the shard.
+    /// Gives a node a copy of the shard.
     Add(NodeId, Entry),
-    /// A node is to have no copy of the log any more.
+    /// Takes the log-only copy from a node.
     Drop(NodeId, Entry),
-    /// A replica of one shard becomes one of another, which has none left.
+    /// Moves a replica to another shard, which has none left.
     Move(NodeId, Entry),
-    /// A change of the shard's members ends.
+    /// Ends a change of the shard's members.
     Finish(Entry),
-    /// Writes wait for a majority from now on, or do no more.
+    /// Makes writes wait for a majority from now on, or ends that.
     SetQuorum(bool, Entry),
-    /// Another voter is to lead the group.
+    /// Makes another voter lead the group.
     Lead(NodeId, RaftId),
-    /// A node that is to leave has no copy any more, or is no member.
+    /// Takes the copy or the membership from a node that is to leave.
     Part(NodeId, Entry),
-    /// All nodes know what is new in a level: it may be used from now on.
+    /// Raises the feature level, because all nodes know it.
     Level(u16, Entry),
 }
 
-/// Whom a step is for.
+/// The receiver of a step.
 pub(crate) enum Asks {
     Raft(Change),
     Entry(Entry),
@@ -105,29 +107,29 @@ impl fmt::Display for Step {
     }
 }
 
-/// What the reconciler looks at.
+/// Input of the reconciler.
 pub(crate) struct Look<'l> {
-    /// What the group has decided.
+    /// The group's state.
     pub(crate) state: &'l ControlState,
     /// Raft's members.
     pub(crate) members: &'l Membership,
-    /// How long a node was not heard.
+    /// Returns for how long a node has been silent.
     pub(crate) silence_ms: &'l dyn Fn(NodeId) -> u64,
     /// The shards whose change of members may end.
     pub(crate) settled: BTreeSet<ShardId>,
-    /// Those whose copies of the data all follow their primary.
+    /// The shards whose data copies all follow their primary.
     pub(crate) follows: BTreeSet<ShardId>,
-    /// A voter that was not heard for so long is replaced.
+    /// A voter that was silent for this time is replaced.
     pub(crate) voter_lost_ms: u64,
-    /// The voters that a change was to bring which a leader before did not end.
+    /// The voters of a change that a former leader began and did not end.
     pub(crate) unfinished: Option<BTreeSet<RaftId>>,
-    /// The replica that is to move to another shard.
+    /// The replica to move to another shard.
     pub(crate) spare: Option<Move>,
     /// This node.
     pub(crate) own: NodeId,
-    /// It is about to stop, or to be restarted.
+    /// Whether this node is about to stop or to be restarted.
     pub(crate) retires: bool,
-    /// By the clock of leases.
+    /// The present time, by the clock of leases.
     pub(crate) now_ms: u64,
 }
 
@@ -135,30 +137,30 @@ pub(crate) struct Look<'l> {
 #[derive(Debug, Default)]
 pub(crate) struct Reconciler {
     is_busy: bool,
-    /// How many steps in a row came to nothing.
+    /// Number of failed steps in a row.
     failures: u32,
-    /// Nothing is done before that.
+    /// No step is made before this time.
     rests_until_ms: u64,
 }
 
-/// After a step that came to nothing none is done for so long, twice as long after the next, and so on. What refuses it may take
-/// a while to change, and each try is an entry of the control log.
+/// Pause after a failed step; it doubles with each failure. The reason for a refusal may take a
+/// while to change, and each attempt is an entry of the control log.
 const REST_MS: u64 = 50;
 const REST_MS_MAX: u64 = 2_000;
 
 impl Reconciler {
-    /// Something is being done from here on; false where that is so already.
+    /// Marks a step as in progress. Returns false if one is in progress already.
     pub(crate) fn begin(&mut self) -> bool {
         !std::mem::replace(&mut self.is_busy, true)
     }
 
-    /// It is done.
+    /// Notes that the step has succeeded.
     pub(crate) fn end(&mut self) {
         self.is_busy = false;
         self.failures = 0;
     }
 
-    /// It came to nothing.
+    /// Notes that the step has failed.
     pub(crate) fn fail(&mut self, now_ms: u64) {
         self.is_busy = false;
         let doubled = REST_MS.saturating_mul(1 << self.failures.min(16));
@@ -166,13 +168,13 @@ impl Reconciler {
         self.rests_until_ms = now_ms.saturating_add(doubled.min(REST_MS_MAX));
     }
 
-    /// The next step, if there is one and none is under way.
+    /// Returns the next step, if there is one and none is in progress.
     pub(crate) fn next(&mut self, look: &Look<'_>) -> Option<Step> {
         if look.now_ms < self.rests_until_ms {
             return None;
         }
         if let Some(voters) = look.unfinished.clone().filter(|_| !self.is_busy) {
-            // Until it is ended, a majority of the old voters is needed, too.
+            // Until the change has ended, a majority of the old voters is needed, too.
             self.is_busy = true;
             return Some(Step::Members(Change::Voters(voters)));
         }
@@ -221,7 +223,8 @@ fn raft_step(look: &Look<'_>) -> Option<Step> {
     (!gone.is_empty()).then_some(Step::Members(Change::Forget(gone)))
 }
 
-/// What all nodes know may be used. A node of before is not let in any more, and none is let in again that went back.
+/// Raises the level to what all nodes know. Afterwards no older node can join, and no node that was
+/// downgraded can rejoin.
 fn level_step(state: &ControlState) -> Option<Step> {
     let known = state.nodes.values().map(|node| node.record.feature_level);
     let level = known.min()?.min(FEATURE_LEVEL);
@@ -238,7 +241,7 @@ fn shard_step(look: &Look<'_>, id: ShardId) -> Option<Step> {
         change,
     };
     if shard.old_members.is_some() {
-        // Where writes wait for no majority, both sets agree at once.
+        // If writes wait for no majority, both sets agree at once.
         let may_end = !shard.is_quorum || look.settled.contains(&id);
         return may_end.then(|| Step::Finish(entry(ShardChange::Finish)));
     }
@@ -252,7 +255,7 @@ fn shard_step(look: &Look<'_>, id: ShardId) -> Option<Step> {
         return Some(Step::Drop(node, entry(ShardChange::Remove { node })));
     }
     if id != SHARD {
-        // In a cluster an operator says who has a copy of what.
+        // In a cluster an operator decides which node has which copy.
         return None;
     }
     let is_spare = |(id, node): &(&NodeId, &Node)| {
@@ -268,8 +271,8 @@ fn shard_step(look: &Look<'_>, id: ShardId) -> Option<Step> {
     Some(Step::Add(node, entry(ShardChange::Add { node, kind })))
 }
 
-/// The next step of a node that is to leave: it has no vote, and no copy that a majority may need, then it is no member. A primary
-/// hands its office over first.
+/// Returns the next step of a node that is to leave: first it loses its vote and any copy that a
+/// majority may need, then its membership. A primary hands over its office before that.
 fn leave_step(look: &Look<'_>) -> Option<Step> {
     let Look { state, members, .. } = look;
     let may_decide =
@@ -280,7 +283,7 @@ fn leave_step(look: &Look<'_>) -> Option<Step> {
         let node = is_next.then_some(*id)?;
         let own = state.shard_of(*id);
         let Some((id, shard)) = own.and_then(|id| Some((id, state.shards.get(&id)?))) else {
-            // Until the change that took its copy has ended, the node stays.
+            // The node stays until the change that took its copy has ended.
             let may_leave = !state.is_needed(node);
             return may_leave.then_some(Step::Part(node, Entry::Leave { node }));
         };
@@ -301,7 +304,7 @@ fn leave_step(look: &Look<'_>) -> Option<Step> {
     })
 }
 
-/// A replica that is to spare goes where there is none.
+/// Moves a spare replica to a shard that has none.
 fn move_step(look: &Look<'_>) -> Option<Step> {
     let Move { node, to, from } = look.spare?;
     let changes = from.unwrap_or(to);
@@ -311,7 +314,7 @@ fn move_step(look: &Look<'_>) -> Option<Step> {
         shard: changes,
         expected_epoch: shard.epoch,
         change: match from {
-            // It adds itself then.
+            // The node then adds itself.
             Some(_) => ShardChange::Remove { node },
             None => ShardChange::Add { node, kind },
         },
@@ -319,7 +322,8 @@ fn move_step(look: &Look<'_>) -> Option<Step> {
     Some(Step::Move(node, entry))
 }
 
-/// Who is drained or about to stop leads only where nobody else can, and the primary leads only where no other node does.
+/// A node that is drained or about to stop leads only if no other node can. The primary leads only
+/// if no other node does.
 fn lead_step(look: &Look<'_>) -> Option<Step> {
     let Look {
         state,
@@ -365,7 +369,7 @@ mod tests {
     const NOBODY: NodeId = NodeId([0; 20]);
     const VOTER_LOST_MS: u64 = 300_000;
 
-    /// Everybody was heard just now, and nothing goes on.
+    /// All nodes were heard just now, and nothing is in progress.
     fn look<'l>(state: &'l ControlState, members: &'l Membership) -> Look<'l> {
         Look {
             state,
@@ -416,7 +420,7 @@ mod tests {
     fn a_primary_that_leads_has_another_voter_lead() {
         let mut state = state_of(3);
         let primary = NodeId([1; 20]);
-        // Who keeps data is given a copy first.
+        // A node that keeps data would first get a copy.
         for (_, node) in state.nodes.iter_mut().filter(|(id, _)| **id != primary) {
             node.record.roles = roles::WITNESS;
         }
@@ -461,7 +465,7 @@ mod tests {
         };
         drain(&mut state, 2);
         assert_eq!(next(&state, false), Some(Step::Lead(third, 3)));
-        // The primary, where nobody else may.
+        // The primary leads if no other node may.
         drain(&mut state, 3);
         let primary = NodeId([1; 20]);
         assert_eq!(next(&state, false), Some(Step::Lead(primary, 1)));
@@ -492,7 +496,7 @@ mod tests {
         while let Some(Asks::Entry(entry)) = next(&state) {
             apply(&mut state, entry);
         }
-        // The primary is needed, and nobody is left to take its place.
+        // The primary is needed, because no node is left to replace it.
         assert_eq!(state.nodes.keys().copied().collect::<Vec<_>>(), [first]);
         assert_eq!(state.shards[&SHARD].members.len(), 1);
     }

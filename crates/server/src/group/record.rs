@@ -1,4 +1,5 @@
-//! What this node says of itself to others: the directives that announce it, and where those say nothing, what is known.
+//! This node's record for other nodes: the directives that announce it, and known values where they
+//! are not set.
 
 use std::net::{Ipv4Addr, UdpSocket};
 
@@ -7,8 +8,8 @@ use cluster::state::roles;
 
 use crate::config::Config;
 
-/// What a node says of itself that was started so often. By itself it does not know where others reach it, so it says only
-/// what it is told to.
+/// Returns the record of a node that was started `start_count` times. A node that is by itself does
+/// not know where others reach it, so it announces only what is configured.
 pub(crate) fn record(
     config: &Config,
     start_count: u64,
@@ -52,25 +53,26 @@ pub(crate) fn record(
     }
 }
 
-/// Where others find this node: what it announces, where it listens, where another node reached it, or the address that it
-/// would reach others from.
+/// Returns the host at which others find this node: the announced one, the one it listens at, the
+/// one at which another node reached it, or the address from which it would reach others.
 fn host_of(config: &Config, met_at: Option<&str>) -> String {
     if let Some(host) = &config.replication.announce_host {
         return host.clone();
     }
     let is_one = |host: &&str| !host.contains('*') && *host != "0.0.0.0" && *host != "::";
     let bound = config.bind.iter().map(|one| one.host.as_str()).find(is_one);
-    // An address that this machine has no more is of a start before.
+    // An address that this machine no longer has is from an earlier start.
     let met_at = met_at.filter(|host| is_this_machine(host));
     let reached = match (met_at, &config.group.join) {
         (Some(host), _) => Some(host.to_owned()),
         (None, Some((host, port))) => local_address((host.as_str(), *port)),
         (None, None) if !has_links_from_afar(config) => None,
-        // Nothing is sent there: it is an address that documents use. Without a way to it there is a network, perhaps.
+        // Nothing is sent to this address, which is reserved for documentation. Without a route to
+        // it there may still be a network.
         (None, None) => local_address(("192.0.2.1", 9)).or_else(address_on_a_network),
     };
     match (bound, reached) {
-        // Bound to this machine alone, nobody else reaches it.
+        // If it is bound to this machine alone, no other machine reaches it.
         (Some(bound), Some(reached)) if bound.starts_with("127.") || bound == "::1" => {
             match reached.starts_with("127.") || config.bind.len() == 1 {
                 true => bound.to_owned(),
@@ -90,13 +92,14 @@ fn has_links_from_afar(config: &Config) -> bool {
     is_secret || replication.links_by_certificate
 }
 
-/// Whether a host is this machine, for itself alone.
+/// Whether a host is a loopback name or address.
 #[cfg(feature = "cluster")]
 fn is_near(host: &str) -> bool {
     host == "::1" || host == "localhost" || host.starts_with("127.")
 }
 
-/// Whether this node is announced at an address at which it serves no client: `bind` names this machine alone.
+/// Whether this node is announced at an address at which it serves no client, because `bind` names
+/// loopback addresses only.
 #[cfg(feature = "cluster")]
 pub(crate) fn is_bound_too_narrowly(config: &Config, record: &NodeRecord) -> bool {
     let announced = &config.replication.announce_host;
@@ -105,25 +108,25 @@ pub(crate) fn is_bound_too_narrowly(config: &Config, record: &NodeRecord) -> boo
     serves_near && !is_announced && !record.host.is_empty() && !is_near(&record.host)
 }
 
-/// Whether other machines may link to this node, and it has no address for them.
+/// Whether other machines may link to this node, but it has no address for them.
 #[cfg(feature = "cluster")]
 pub(crate) fn is_nowhere(config: &Config, record: &NodeRecord) -> bool {
     let serves_others = !config.bind.iter().all(|one| is_near(&one.host));
     serves_others && has_links_from_afar(config) && is_near(&record.host)
 }
 
-/// This machine's address on a network that it is connected to, where it knows no way out of that.
+/// Returns this machine's address on a connected network, for a machine without a route out of it.
 fn address_on_a_network() -> Option<String> {
     let routes = std::fs::read_to_string("/proc/net/route").ok()?;
     let mut neighbours = neighbours(&routes);
     neighbours.find_map(|neighbour| local_address((neighbour.to_string().as_str(), 9)))
 }
 
-/// An address on each network of the system's table of routes.
+/// Returns an address on each network of the system's routing table.
 fn neighbours(routes: &str) -> impl Iterator<Item = Ipv4Addr> {
     routes.lines().skip(1).filter_map(|line| {
         let mut words = line.split_whitespace();
-        // Numbers as they lie in memory: the destination is the second word, the mask the eighth.
+        // The numbers are in memory order. The destination is the second word, the mask the eighth.
         let address = |word: Option<&str>| {
             let number = u32::from_str_radix(word?, 16).ok()?;
             Some(u32::from_be(number))
@@ -135,12 +138,12 @@ fn neighbours(routes: &str) -> impl Iterator<Item = Ipv4Addr> {
     })
 }
 
-/// Whether an address is one of this machine's.
+/// Whether this machine has an address.
 pub(crate) fn is_this_machine(host: &str) -> bool {
     UdpSocket::bind((host, 0)).is_ok()
 }
 
-/// The address of this machine from which another one is reached.
+/// Returns the address of this machine from which another one is reached.
 pub(crate) fn local_address(to: (&str, u16)) -> Option<String> {
     for from in ["0.0.0.0:0", "[::]:0"] {
         let socket = UdpSocket::bind(from).ok()?;
@@ -182,7 +185,7 @@ mod tests {
     #[test]
     fn an_address_that_was_reached_counts_while_this_machine_has_it() {
         assert!(is_this_machine("127.0.0.1"));
-        // Documents have it, and nobody else.
+        // Reserved for documentation, so no machine has it.
         assert!(!is_this_machine("192.0.2.1"));
     }
 }

@@ -1,13 +1,15 @@
-//! Messages of PUBLISH and SPUBLISH on their way to the subscribers of other nodes of a cluster.
+//! Forwards messages of PUBLISH and SPUBLISH to the subscribers of a cluster's other nodes.
 //!
 //! ```text
 //!   PUBLISH ─► subscribers here
 //!          └─► Relay: a queue for each other node ─► links of its own ─► subscribers there
 //! ```
 //!
-//! A message goes to all nodes, that of a shard channel to those of this node's shard, in the order in which a client published
-//! them. Nobody waits: for a node that does not take them a few MiB are kept, and what comes then is dropped and counted, as for a
-//! client that does not read. The links are not those by which nodes decide: however much is published, heartbeats go on.
+//! A message goes to all nodes, or for a shard channel to those of this node's shard, in the order
+//! in which a client published. No thread waits: for a node that does not accept them a few MiB are
+//! queued; further messages are dropped and counted, as for a client that does not read. The links
+//! are separate from those of the control group, so any amount of published messages does not delay
+//! heartbeats.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -22,13 +24,13 @@ use engine::TopicKind;
 use super::files::place_of;
 use super::links::{Links, Subject};
 
-/// So much waits for one node.
+/// Maximum number of bytes that wait for one node.
 const WAITING_BYTES_MAX: usize = 4 << 20;
 
 /// See the module.
 pub(super) struct Relay {
     pub(super) links: Arc<Links>,
-    /// How much waits for each node.
+    /// Number of bytes that wait for each node.
     waiting: Mutex<BTreeMap<NodeId, Arc<AtomicUsize>>>,
     dropped: AtomicU64,
 }
@@ -42,7 +44,8 @@ impl Relay {
         }
     }
 
-    /// Messages that were not sent since the server was started: their nodes did not take what was before them.
+    /// Number of messages dropped since the server started, because their node did not accept the
+    /// ones before.
     pub(super) fn dropped_count(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
@@ -91,7 +94,7 @@ impl Relay {
         self.links.ask(node, Subject::Publish, bytes, done);
     }
 
-    /// Asks a node for a token that lets a connection in as a user.
+    /// Asks a node for a token that admits a connection as a user.
     pub(super) fn ask_for_token(
         &self,
         state: &ControlState,
@@ -105,7 +108,7 @@ impl Relay {
             .set_place(to, node.raft_id, &place_of(&node.record));
         let (sender, receiver) = sync_channel(1);
         let done = Box::new(move |told| {
-            // Nobody may wait any more.
+            // The waiting thread may have given up.
             let _late = sender.try_send(told);
         });
         self.links.ask(to, Subject::Forward, user.to_vec(), done);
@@ -118,7 +121,7 @@ impl Relay {
         self.links.stop();
     }
 
-    /// Ends the links to nodes that are not among these.
+    /// Ends the links to all nodes for which `is_there` is false.
     pub(super) fn retain(&self, is_there: impl Fn(&NodeId) -> bool) {
         let mut all = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|node, _| is_there(node));
@@ -134,7 +137,7 @@ fn encode(kind: TopicKind, channel: &[u8], message: &[u8]) -> Vec<u8> {
     writer.0
 }
 
-/// The kind, channel and text of a message that another node sent.
+/// Decodes the kind, channel and text of a message that another node sent.
 pub(super) fn decode(bytes: &[u8]) -> Result<(TopicKind, &[u8], &[u8]), Malformed> {
     let mut reader = Reader(bytes);
     let kind = match reader.bool()? {

@@ -1,7 +1,8 @@
-//! Why a node leads nothing, though no entry of the control log says so: its server is about to stop, or an operator is
-//! about to restart it. Each reason ends for itself: an order that comes to nothing does not take back another. Who is
-//! about to stop or to be restarted follows no new primary, which would count on its copy; where the restart does not come at once,
-//! it follows until then.
+//! Why a node leads nothing although no entry of the control log says so: its server is about to
+//! stop, or an operator is about to restart it. The reasons are independent: cancelling one order
+//! does not cancel the other. A node that is about to stop or restart follows no new primary,
+//! because that primary would count on its copy. If the restart is delayed, the node follows until
+//! it comes.
 //!
 //! | | the server stops | it is to be restarted |
 //! |---|---|---|
@@ -12,11 +13,11 @@
 //! | UNDRAIN of this node, or an order to promote it | | ends |
 //! | no restart has come | | ends |
 
-/// A node that is to be restarted is, within this time. Otherwise whoever ordered that is gone or has changed his mind, and a
-/// node that never leads would be missed at the next failover.
+/// Maximum time until an announced restart. Without it, the operator has left or changed plans, and
+/// a node that never leads would be missing at the next failover.
 const RESTART_WITHIN_MS: u64 = 600_000;
 
-/// A restart that is still to come so long after its order was answered does not come at once.
+/// If a restart has not come this long after its order was answered, it is delayed.
 const FOLLOW_AFTER_MS: u64 = 5_000;
 
 /// See the module.
@@ -24,16 +25,16 @@ const FOLLOW_AFTER_MS: u64 = 5_000;
 pub(crate) enum Reason {
     /// The server is about to stop.
     Stop,
-    /// It is to be restarted.
+    /// It is about to be restarted.
     Restart,
 }
 
-/// The reasons there are now.
+/// The present reasons.
 #[derive(Debug, Default)]
 pub(super) struct Retirement {
     stops: bool,
     restart_until_ms: Option<u64>,
-    /// The restart may come at once until then; for ever while whoever ordered it is not answered.
+    /// Until when the restart may come at any moment; unlimited until its order is answered.
     imminent_until_ms: Option<u64>,
 }
 
@@ -48,14 +49,14 @@ impl Retirement {
         !self.stops && self.imminent_until_ms.is_none()
     }
 
-    /// Whoever ordered the restart was answered.
+    /// Notes that the order to restart was answered.
     pub(super) fn answered(&mut self, now_ms: u64) {
         self.imminent_until_ms = self
             .imminent_until_ms
             .map(|_| now_ms.saturating_add(FOLLOW_AFTER_MS));
     }
 
-    /// The restart has not come at once; true once.
+    /// Whether the restart is delayed; true once.
     pub(super) fn is_late(&mut self, now_ms: u64) -> bool {
         let late = self
             .imminent_until_ms
@@ -73,7 +74,7 @@ impl Retirement {
         }
     }
 
-    /// Whether that reason was the last.
+    /// Ends a reason, and returns whether it was the last.
     pub(super) fn end(&mut self, reason: Reason) -> bool {
         let was_on = self.is_on();
         match reason {
@@ -86,7 +87,7 @@ impl Retirement {
         was_on && !self.is_on()
     }
 
-    /// Whether no restart has come in time.
+    /// Whether the restart has not come in time.
     pub(super) fn is_overdue(&self, now_ms: u64) -> bool {
         self.restart_until_ms
             .is_some_and(|until_ms| now_ms >= until_ms)

@@ -1,51 +1,54 @@
-//! A shard whose last replica is gone gets one from a shard that has some to spare (`cluster-migration-barrier`).
+//! A shard that lost its last replica gets one from a shard with replicas to spare
+//! (`cluster-migration-barrier`).
 //!
 //! ```text
 //!   a primary with hash slots, whose replicas were lost or left, 5 s ago
 //!     └─► of the shard with the most replicas, if those are more than the barrier: the replica with the lowest name
 //! ```
 //!
-//! Where writes wait for a majority it leaves its shard first, by a change that the old and the new members agree to, and is of no
-//! shard then. There the number of copies is part of what was promised.
+//! If the giving shard's writes wait for a majority, the replica first leaves that shard, by a
+//! change that the old and the new members agree to, and is then in no shard. There the number of
+//! copies is part of the promise to clients.
 //!
 //! ```text
 //!   control leader: the replica is removed ─► both sets have what was committed: the change ends
 //!     └─► the replica, of no shard: adds itself to a shard that lacks one; where none does any more, it begins its own, empty
 //! ```
 //!
-//! The control leader has nothing to remember in between, so another one may lead by then. One replica goes at a time.
+//! The control leader keeps no state between the steps, so another node may be leader by then. One
+//! replica moves at a time.
 
 use std::collections::BTreeMap;
 
 use cluster::state::{CopyKind, Drain, LEVEL_OF_SPARES, Shard, roles};
 use cluster::{ControlState, NodeId, ShardId};
 
-/// A replica that is back before is not replaced. As in Redis.
+/// A replica that comes back within this time is not replaced, as in Redis.
 const PATIENCE_MS: u64 = 5_000;
-/// Who has not looked for so long does not know since when something is so.
+/// After this time without a check, the leader does not know how long a state has lasted.
 const BLIND_MS: u64 = 1_000;
 
 /// A replica that is to move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Move {
-    /// Which node.
+    /// The replica.
     pub(crate) node: NodeId,
-    /// To which shard.
+    /// The shard that gets it.
     pub(crate) to: ShardId,
-    /// The shard that it leaves first, where writes wait for a majority there.
+    /// The shard that it leaves first, if writes wait for a majority there.
     pub(crate) from: Option<ShardId>,
 }
 
-/// What the control leader has seen of shards and their replicas.
+/// The control leader's observations of shards and their replicas.
 #[derive(Debug, Default)]
 pub(super) struct SpareReplicas {
-    /// Of shards that have, or had, replicas: since when they have none that is there.
+    /// For each shard that has or had replicas: since when none of them is there.
     without_ms: BTreeMap<ShardId, Option<u64>>,
     looked_ms: u64,
 }
 
 impl SpareReplicas {
-    /// The next replica to move, if there is one.
+    /// Returns the next replica to move, if there is one.
     pub(super) fn next(
         &mut self,
         state: &ControlState,
@@ -63,7 +66,7 @@ impl SpareReplicas {
         let mut to = None;
         for (id, shard) in &state.shards {
             let is_there = has_replica(state, shard);
-            // One that never had a replica is not meant to have one.
+            // A shard that never had a replica is not meant to have one.
             if shard.members.len() > 1 {
                 self.without_ms.entry(*id).or_default();
             }
@@ -94,14 +97,14 @@ impl SpareReplicas {
             let from = Some(*id).filter(|_| shard.is_quorum);
             Some((replicas.len(), std::cmp::Reverse(node), from))
         });
-        // Of several that have as many, the one with the lowest name.
+        // Among shards with equally many replicas, the replica with the lowest name.
         let (_, std::cmp::Reverse(node), from) = donors.max()?;
         Some(Move { node, to, from })
     }
 }
 
-/// Where a replica goes that its shard has spared: of the shards that lack one, to one that has lost it rather than to one that
-/// never had any.
+/// Returns the shard that a released replica joins. Among the shards that lack a replica, one that
+/// has lost its replica comes before one that never had any.
 pub(super) fn needy(state: &ControlState) -> Option<ShardId> {
     let lacking = state.shards.iter();
     let lacking = lacking.filter(|(id, _)| lacks_replica(state, **id));
@@ -109,7 +112,7 @@ pub(super) fn needy(state: &ControlState) -> Option<ShardId> {
     neediest.map(|(id, _)| *id)
 }
 
-/// Whether one more copy would be the only one beside the primary's, and is of use.
+/// Whether a further copy would be the shard's only one besides the primary's, and is of use.
 fn lacks_replica(state: &ControlState, id: ShardId) -> bool {
     let shard = state.shards.get(&id);
     shard.is_some_and(|shard| {
@@ -118,7 +121,7 @@ fn lacks_replica(state: &ControlState, id: ShardId) -> bool {
     })
 }
 
-/// A node with data that is of no shard goes to one, or begins one.
+/// Whether a node with data is in no shard: it is about to join one, or to begin one.
 fn is_one_on_its_way(state: &ControlState) -> bool {
     state.nodes.iter().any(|(id, node)| {
         let has_data = node.record.roles & roles::DATA != 0;
@@ -127,7 +130,7 @@ fn is_one_on_its_way(state: &ControlState) -> bool {
     })
 }
 
-/// The replicas of a shard that are there, by their names.
+/// The replicas of a shard that are there, ordered by name.
 fn replicas(state: &ControlState, shard: &Shard) -> Vec<NodeId> {
     let members = shard.members.iter();
     members
@@ -141,7 +144,7 @@ fn has_replica(state: &ControlState, shard: &Shard) -> bool {
     !replicas(state, shard).is_empty()
 }
 
-/// Whether a shard can do without one of its replicas, now.
+/// Whether a shard can do without one of its replicas now.
 fn may_give(state: &ControlState, shard: &Shard) -> bool {
     let knows = !shard.is_quorum || state.feature_level >= LEVEL_OF_SPARES;
     state.may_change(shard) && state.may_spare(shard) && knows
@@ -157,7 +160,8 @@ mod tests {
         NodeId([byte; 20])
     }
 
-    /// Shards 0, 1 …, of these nodes each; the first is the primary. Each owns a hash slot.
+    /// Shards 0, 1 …, each with these nodes; the first node is the primary. Each shard owns one
+    /// hash slot.
     fn state_of(shards: &[&[u8]]) -> ControlState {
         let mut state = ControlState::default();
         for (number, nodes) in (0..).zip(shards) {
@@ -191,7 +195,7 @@ mod tests {
         node.is_failed = true;
     }
 
-    /// What is to move once all has been so for long enough.
+    /// Returns the move after the state has lasted long enough.
     fn settled(spare: &mut SpareReplicas, state: &ControlState, barrier: usize) -> Option<Move> {
         let from_ms = spare.looked_ms;
         (0..=PATIENCE_MS / 500).find_map(|step| spare.next(state, barrier, from_ms + step * 500))
@@ -212,7 +216,7 @@ mod tests {
             Some(Move { node, to, from })
         );
         assert_eq!(settled(&mut spare, &state, 3), None, "below the barrier");
-        // Who is not to go stays, and so does who is drained.
+        // A node that must stay does not move, nor does a drained one.
         let one = state.nodes.get_mut(&node).expect("it is there");
         one.record.roles |= roles::STAYS;
         let node = id(32);
@@ -273,7 +277,7 @@ mod tests {
         }
     }
 
-    /// At quorum, and with all that nodes of today know.
+    /// Writes wait for a majority, and all nodes know the present level.
     fn at_quorum(shards: &[&[u8]], lost: &[u8]) -> ControlState {
         let mut state = state_of(shards);
         state.feature_level = LEVEL_OF_SPARES;
@@ -304,8 +308,8 @@ mod tests {
 
     #[test]
     fn where_a_majority_counts_nobody_goes_in_vain_or_is_missed() {
-        // In vain: the primary and the new copy are two of four, or two of five. Missed: three of the five that give are there, and
-        // two of the four that would be left.
+        // Useless: the primary and the new copy would be two of four, or two of five. Needed: three
+        // of the giving shard's five are there, and they would be two of the remaining four.
         for (shards, lost) in [
             (&[&[1, 11, 12][..], &[2, 21, 22]], &[11, 12][..]),
             (&[&[1, 11, 12, 13], &[2, 21, 22]], &[11, 12, 13]),

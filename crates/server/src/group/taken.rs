@@ -1,4 +1,5 @@
-//! Which documents of the control log this node has taken. What they are is known to `documents` alone.
+//! The documents of the control log that this node has applied. Only `documents` knows their
+//! content.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,7 +13,7 @@ pub(crate) struct TakenDocuments(Mutex<Taken>);
 pub(crate) struct Taken {
     /// The index of that state.
     pub(crate) index: u64,
-    /// Names of users, and their versions.
+    /// Users by name, with their versions.
     pub(crate) users: BTreeMap<Vec<u8>, u64>,
     /// The libraries of functions.
     pub(crate) libraries: TakenWhole,
@@ -20,19 +21,20 @@ pub(crate) struct Taken {
     pub(crate) directives: TakenWhole,
 }
 
-/// A document that has all of its kind.
+/// State of a document that contains everything of its kind.
 #[derive(Debug, Default)]
 pub(crate) struct TakenWhole {
-    /// The index of the newest control state that was looked at.
+    /// Index of the newest control state that was checked.
     pub(crate) index: u64,
-    /// Its version; 0 for none.
+    /// Version of the document; 0 for none.
     pub(crate) version: u64,
-    /// Why it does not hold here.
+    /// Why it does not apply here.
     pub(crate) fault: Option<String>,
 }
 
 impl TakenWhole {
-    /// Whether a state may have another version than this one: whoever looked earlier may come later.
+    /// Whether a state is newer and has another version. Threads may come here in another order
+    /// than they read the state.
     pub(crate) fn is_news(&mut self, index: u64, version: u64) -> bool {
         if index <= self.index {
             return false;
@@ -47,12 +49,13 @@ impl TakenDocuments {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The version of a user that this node has; 0 for none.
+    /// The version of a user that this node has applied; 0 for none.
     pub(crate) fn version_of_user(&self, name: &[u8]) -> u64 {
         self.lock().users.get(name).copied().unwrap_or(0)
     }
 
-    /// This node has left its group: what it has of it stays here, and is its own.
+    /// Forgets everything, because this node has left its group: what it has applied stays as its
+    /// own.
     #[cfg(feature = "cluster")]
     pub(crate) fn forget(&self) {
         *self.lock() = Taken::default();

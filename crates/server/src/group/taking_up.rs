@@ -1,5 +1,5 @@
-//! Another control state is taken up: who the peers are, of which shard this node is and whom it follows; and it is shown to
-//! everybody else in the process.
+//! Applies a new control state: the peers, this node's shard and the primary that it follows. Then
+//! shows the state to the rest of the process.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::files::KnownPeer;
 use super::view::Seen;
 use super::{directives, documents, forming, libraries, unique};
 
-/// What a published view was of.
+/// The values that a published view was made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Published {
     index: u64,
@@ -24,7 +24,7 @@ pub(super) struct Published {
 }
 
 impl Driver {
-    /// Takes up another control state.
+    /// Applies a new control state.
     pub(super) fn take_state(&mut self) {
         let state = Arc::clone(&self.state);
         let mut peers = forming::peers_of(&state, self.own);
@@ -42,7 +42,8 @@ impl Driver {
         if !state.nodes.is_empty() {
             self.links.retain(|node| state.nodes.contains_key(node));
         }
-        // After a start nothing of the state may be known yet: what was kept is what leads to the others.
+        // After a start the state may still be empty: the stored peers are what leads to the other
+        // nodes.
         if !state.nodes.is_empty()
             && let Err(error) = self.part.keep_peers(peers)
         {
@@ -61,7 +62,7 @@ impl Driver {
             self.take_shard(id);
         }
         if let Some(node) = self.node.upgrade() {
-            // Before it serves anybody: who may do what comes first.
+            // Access rights come first, before any client is served.
             documents::take(&node, &state);
             libraries::take(&node, &state);
             directives::take(&node, &state);
@@ -70,7 +71,7 @@ impl Driver {
             .own_shard()
             .is_some_and(|shard| shard.primary == self.own);
         if !is_primary {
-            // Before the role changes: who waited for that is told where to go.
+            // Before the role changes: waiting clients are then redirected.
             self.publish_seen();
         }
         if is_confirmed {
@@ -78,14 +79,15 @@ impl Driver {
             self.perform(actions);
         }
         if is_primary {
-            // After it: nobody is sent to a primary that does not know yet that it is to take over.
+            // After the role changed: no client is sent to a primary that does not know yet that it
+            // is to take over.
             self.publish_seen();
         }
         self.follow_again();
         self.record_own();
     }
 
-    /// This node is of that shard.
+    /// Notes that this node is in that shard.
     fn take_shard(&mut self, id: ShardId) {
         let Some(duty) = &self.duty else { return };
         if self.shard != Some(id) {
@@ -99,12 +101,12 @@ impl Driver {
         }
     }
 
-    /// The shard that this node is of, as the group has it.
+    /// The shard of this node in the group's state.
     pub(super) fn own_shard(&self) -> Option<&Shard> {
         self.state.shards.get(&self.shard?)
     }
 
-    /// The primary may be elsewhere than it was.
+    /// Follows the primary at its new address, if that has changed.
     fn follow_again(&mut self) {
         let Some((term, known)) = &self.followed else {
             return;
@@ -129,7 +131,7 @@ impl Driver {
         })
     }
 
-    /// Not where this node is about to stop (see [`super::retirement`]).
+    /// Follows a primary, unless this node is about to stop (see [`super::retirement`]).
     pub(super) fn follow(&mut self, term: u64, primary: NodeId) {
         if !self.retirement.follows() {
             return;
@@ -145,7 +147,7 @@ impl Driver {
         self.followed = Some((term, address));
     }
 
-    /// Has the group know where this node is now.
+    /// Proposes this node's present record, if the group has another one.
     pub(super) fn record_own(&mut self) {
         let known = self.state.nodes.get(&self.own);
         let is_known = known.is_none_or(|known| known.record == self.record);
@@ -163,7 +165,7 @@ impl Driver {
             .propose_anywhere(&proposal, move |_| post(&events, Event::Recorded));
     }
 
-    /// Shows what this node knows to everybody else, where that has changed.
+    /// Publishes this node's view, if it has changed.
     pub(super) fn publish(&mut self, now_ms: u64) {
         if let Some(node) = self.node.upgrade() {
             let node_timeout_ms = self.times.node_timeout_ms;
@@ -177,7 +179,7 @@ impl Driver {
         }
     }
 
-    /// What another view would be worth publishing for.
+    /// The values whose change makes a new view worth publishing.
     fn to_publish(&self) -> Published {
         Published {
             index: self.state.index,
@@ -189,7 +191,7 @@ impl Driver {
         }
     }
 
-    /// Another leader, or none: a line for the operator.
+    /// Logs a line if there is another leader, or none.
     fn tell_leader(&mut self) {
         let leader = self.leader();
         let Some(before) = self.told_leader.replace(leader) else {

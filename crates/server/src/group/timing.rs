@@ -1,4 +1,5 @@
-//! The node timeout is changed for all nodes while they run: it stands in the control state, among the directives of the group.
+//! The node timeout can be changed for all running nodes: it is in the control state, among the
+//! group's directives.
 //!
 //! ```text
 //!   CONFIG SET ─► document ─► committed ─┬─► leader: grants by it; what it granted for longer stands as long
@@ -7,10 +8,11 @@
 //! ```
 //!
 //! Invariants
-//!  1. The times of this node are those of the state that was looked at last, before anything is granted in that turn, and before
-//!     this node takes itself for the leader.
-//!  2. Elections of the control log go by what the log was opened with. Where those take too long for a shorter timeout, this node
-//!     leads by the least that they suffice for, once the control state says so; it holds no lease for longer than the group's.
+//!  1. This node's times are those of the state that was last checked, before anything is granted
+//!     in that turn, and before this node considers itself leader.
+//!  2. Elections of the control log use the times with which the log was opened. If those are too
+//!     long for a shorter timeout, this node leads by the smallest timeout that they allow, once
+//!     the control state says so. It holds no lease for longer than the group's timeout.
 
 use cluster::directives::{self, NodeTimeout};
 use cluster::message::HeartbeatReply;
@@ -19,7 +21,7 @@ use cluster::{ControlLog as _, Times};
 use super::driver::Driver;
 
 impl Driver {
-    /// Looks at the newest state before it is taken: who leads has to know what leases count by.
+    /// Checks the newest state before it is applied: a leader must know how long leases count.
     pub(super) fn look_at_timeout(&mut self, now_ms: u64) {
         let state = self.log.watch();
         if state.index == self.timing.index {
@@ -65,8 +67,8 @@ impl Driver {
         }
     }
 
-    /// Where this node leads: has the control state tell of the longest lease that may stand, before one is granted, and as long as
-    /// it may.
+    /// As leader: proposes the longest lease that may be valid for the control state, before such a
+    /// lease is granted and while one may be valid.
     pub(super) fn state_longest_lease(&mut self, now_ms: u64) {
         let (timing, state) = (&self.timing, self.log.watch());
         let timeout = timing.timeout;
@@ -88,7 +90,8 @@ impl Driver {
         }
     }
 
-    /// Tells of a leader whose leases count for longer or shorter than by this node's own, but while all change.
+    /// Warns of a leader whose leases count longer or shorter than by this node's timeout, except
+    /// during a change.
     pub(super) fn tell_of_other_timeout(&mut self, reply: &HeartbeatReply, granted_ms: u64) {
         let own_ms = self.times.node_timeout_ms;
         if granted_ms == own_ms {

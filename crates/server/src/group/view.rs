@@ -1,14 +1,15 @@
-//! What this node knows of the control group: an immutable view, and a number that says whether there is a newer one.
+//! This node's view of the control group: immutable, with a version number that shows whether there
+//! is a newer one.
 //!
-//! The group's thread publishes; anybody looks. Who looks often compares the number, which is one load, and takes the
-//! view only when it has changed.
+//! The group's thread publishes views; any thread reads them. A frequent reader compares the
+//! number, which is one load, and takes the view only when it has changed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cluster::{ControlState, Membership, NodeId, ShardId};
 
-/// The one shard of a group that is no cluster.
+/// The one shard of a group that is not a cluster.
 pub const SHARD: ShardId = ShardId(0);
 
 /// One view. It never changes.
@@ -16,22 +17,22 @@ pub const SHARD: ShardId = ShardId(0);
 pub struct Seen {
     /// This node.
     pub own: NodeId,
-    /// Nodes, shards, terms, users: what was applied here last.
+    /// Nodes, shards, terms, users: the control state last applied here.
     pub state: Arc<ControlState>,
-    /// Who votes.
+    /// The voters.
     pub membership: Membership,
     /// The control leader, if one is known.
     pub leader: Option<NodeId>,
     /// The term of the control log. Not of a shard.
     pub control_term: u64,
-    /// By how many parts in a million this node's clock is behind the leader's, as that says.
+    /// How far this node's clock is behind the leader's, in parts per million, as the leader says.
     pub drift_ppm: i64,
-    /// Why this node takes no part, if so: its control log cannot be written.
+    /// Why this node takes no part (its control log cannot be written), or `None` if it does.
     pub fault: Option<String>,
 }
 
 impl Seen {
-    /// What INFO says of the group, in order.
+    /// Returns the fields of INFO about the group, in order.
     #[must_use]
     pub fn fields(&self) -> Vec<(String, String)> {
         let mut fields = cluster::status::fields(
@@ -45,7 +46,7 @@ impl Seen {
         let status = if self.fault.is_none() { "ok" } else { "err" };
         fields.push(("control_log_status".to_owned(), status.to_owned()));
         if let Some(fault) = &self.fault {
-            // One line.
+            // The text must be one line.
             let fault = fault.replace(['\r', '\n'], " ");
             fields.push(("control_log_error".to_owned(), fault));
         }
@@ -61,7 +62,7 @@ pub struct View {
 }
 
 impl View {
-    /// Rises with each view; 0 as long as there is no group.
+    /// Number of the view. Rises with each view; 0 while there is no group.
     #[inline]
     #[must_use]
     pub fn version(&self) -> u64 {
@@ -81,11 +82,11 @@ impl View {
         Arc::clone(&self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Has everybody see another one from now on.
+    /// Publishes a new view.
     pub fn publish(&self, seen: Seen) {
         let mut now = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         *now = Arc::new(seen);
-        // Behind the view: who sees the number sees that view or a newer one.
+        // After the view is stored: a reader that sees the number sees that view or a newer one.
         self.version.fetch_add(1, Ordering::Release);
     }
 }

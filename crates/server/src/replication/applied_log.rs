@@ -1,4 +1,5 @@
-//! The log and the data of a replica: what comes over its own link is appended, applied, rewound and replaced here.
+//! The log and the data of a replica: appends, applies, rewinds and replaces what its own link
+//! receives.
 //!
 //! ```text
 //!   frames ──► Follower::append_frames ──► log ──► cursor ──► Applier ──► store
@@ -7,14 +8,14 @@
 //! ```
 //!
 //! Invariants
-//!  1. What is applied was appended before, and is the log's beginning up to `applied`.
-//!  2. The checkpoint in force and the log after it are always those of one history: a full sync replaces both at once
-//!     ([`persistence::replacement`]).
-//!  3. What a rewind takes back is in a file before it is gone.
-//!  4. A store that is not what checkpoint and log say is known as such ([`LogHome::is_store_broken`]), for as many links
-//!     as it takes until a full sync is in force.
-//!  5. Of a full sync that is not whole nobody sees anything: clients are told that data is being loaded for as long as it
-//!     may become whole, and the store is emptied when it is given up.
+//!  1. What is applied was appended before: it is the front of the log up to `applied`.
+//!  2. The checkpoint in force and the log after it always have the same history: a full sync
+//!     replaces both at once ([`persistence::replacement`]).
+//!  3. What a rewind removes is saved in a file first.
+//!  4. A store that does not match checkpoint and log is marked as such
+//!     ([`LogHome::is_store_broken`]), over any number of links, until a full sync is in force.
+//!  5. No client sees data of an incomplete full sync: clients are answered that data is being
+//!     loaded while it may still become complete, and the store is emptied when it is abandoned.
 
 mod early;
 
@@ -48,68 +49,69 @@ use crate::fence::Turn;
 use crate::planted::{self, Bug};
 use crate::poll::poll;
 
-/// Of a frame that comes in pieces so much is kept until it is whole.
+/// Maximum number of bytes that are kept of a frame that is received in pieces.
 const FRAME_BYTES_MAX: u64 = 1 << 32;
-/// So much of the log is applied at once.
+/// Number of bytes of the log that are applied at once.
 const APPLY_BYTES: usize = 256 << 10;
-/// How often it is looked whether the log has room.
+/// How often to check whether the log can take more.
 const ROOM_LOOK: Duration = Duration::from_millis(1);
-/// How often it is looked whether the log is on disk.
+/// How often to check whether the log is on disk.
 const DISK_LOOK: Duration = Duration::from_micros(100);
-/// How long those who stated effects to the log may take to let go of it.
+/// How long other appenders of effects may take to let go of the log.
 const ALONE_TIME: Duration = Duration::from_secs(10);
-/// A full sync may be so much longer than twice what was said of it.
+/// A full sync may exceed twice its announced size by this much.
 const SLACK_BYTES: u64 = 64 << 20;
-/// A manifest names so many parts at most.
+/// Maximum number of parts in a manifest.
 const PARTS_MAX: usize = 1 << 12;
 
-/// What the data of a replica needs of the server around them.
+/// What a replica's data needs of the server.
 pub(crate) trait LogHome: Send + Sync {
-    /// What loading works in.
+    /// The environment for loading.
     fn env(&self) -> &Arc<Environment>;
 
-    /// Where everything is kept.
+    /// Where all files are kept.
     fn place(&self) -> Place;
 
     /// The checkpoint in force, if there is one.
     fn base(&self) -> Option<Manifest>;
 
-    /// The log, which nobody appends to who is not a follower.
+    /// The log. Only the follower appends to it.
     ///
     /// # Errors
     /// Why there is none.
     fn log(&self) -> Result<Arc<Log>, String>;
 
-    /// Puts a checkpoint in force whose parts are durable, and begins the log anew after it. What was kept before
-    /// goes. The log of before was let go of by the caller.
+    /// Puts a checkpoint in force whose parts are durable, and begins a new log after it. The
+    /// former checkpoint and log are removed. The caller has let go of the former log.
     ///
     /// # Errors
-    /// Why not.
+    /// Why that failed.
     fn replace(&self, manifest: &Manifest) -> Result<Arc<Log>, String>;
 
     /// The history of the log.
     fn terms(&self) -> &Terms;
 
-    /// The turn to append what a primary of this term sends; none where a later term is known.
+    /// The turn to append what a primary of this term sends, or `None` if a later term is known.
     fn turn(&self, term: u64) -> Option<Turn<'_>>;
 
-    /// Whether terms are noted when they are appended: what is appended may be applied long after.
+    /// Whether terms are noted when they are appended, because they may be applied much later.
     fn notes_terms_early(&self) -> bool;
 
-    /// Whether the log is applied; false for a copy of the log alone.
+    /// Whether the log is applied; false for a log-only copy.
     fn keeps_data(&self) -> bool {
         true
     }
 
-    /// Whether log and data are of another shard than the one that this node is of now: they count for nothing here.
+    /// Whether log and data belong to another shard than this node's present one. Then they do not
+    /// count here.
     fn is_of_another_shard(&self) -> bool {
         false
     }
 
-    /// The log of a copy of the log alone begins as this manifest says from now on.
+    /// Begins the log of a log-only copy at the sequence of this manifest.
     ///
     /// # Errors
-    /// Why it does not.
+    /// Why that failed.
     fn begin_log_at(&self, manifest: &Manifest) -> Result<(), String> {
         Err(format!(
             "the data of sequence {:?} is kept",
@@ -117,46 +119,47 @@ pub(crate) trait LogHome: Send + Sync {
         ))
     }
 
-    /// The store has what the log has below this sequence.
+    /// The sequence up to which the log is applied to the store.
     fn applied(&self) -> u64;
 
-    /// Whether a copy counts once it is on disk only.
+    /// Whether a copy counts only once it is on disk.
     fn wants_disk(&self) -> bool;
 
-    /// This node may lack what it acknowledged, or lacks nothing any more.
+    /// Notes whether this node may lack something that it acknowledged.
     fn note_certain(&self, is_certain: bool);
 
-    /// The store has what the log has below this sequence. Called with the turn of a batch held.
+    /// Notes that the log is applied up to this sequence. The caller holds the batch turn.
     fn note_applied(&self, sequence: u64);
 
-    /// The data is to be compared with the primary's, as it is now.
+    /// Compares the data, as it is now, with the primary's.
     fn reach_point(&self, number: u64, sequence: u64);
 
-    /// From this sequence on nothing of the log is in the checkpoint that it goes on from.
+    /// Notes that from this sequence on nothing of the log is in its checkpoint.
     fn note_settled(&self, sequence: u64);
 
-    /// Whether the data here may go when other data begins to come, and need not be served until that is there.
+    /// Whether the data here may be dropped when other data begins to arrive, and need not be
+    /// served until that is complete.
     fn drops_data_early(&self) -> bool;
 
-    /// Keeps a directory of parts from being removed by a checkpoint of this node.
+    /// Keeps a checkpoint of this node from removing a directory of parts.
     fn pin_directory(&self, name: &str) -> Option<CheckpointPin>;
 
-    /// Has no checkpoint made as long as what this gives lives.
+    /// Suspends checkpoints while the returned value exists.
     fn suspend_checkpoints(&self) -> Option<Suspended<'_>>;
 
-    /// The store is not what checkpoint and log say: a step failed in the middle.
+    /// Whether the store does not match checkpoint and log, because a step failed midway.
     fn is_store_broken(&self) -> &AtomicBool;
 
-    /// Does something with the server as commands see it.
+    /// Runs `act` with the server port that commands use.
     fn with_port(&self, act: &mut dyn FnMut(&mut dyn ServerPort));
 
-    /// Whether nobody waits for this any more.
+    /// Whether the work should stop.
     fn is_stopping(&self) -> bool;
 
-    /// So much of a full sync was received.
+    /// Notes how much of a full sync was received.
     fn note_sync(&self, total: u64, received: u64);
 
-    /// Clients are told that data is being loaded, or no longer.
+    /// Sets whether clients are answered that data is being loaded.
     fn set_loading(&self, bytes: Option<u64>);
 }
 
@@ -164,13 +167,13 @@ pub(crate) trait LogHome: Send + Sync {
 pub(crate) struct AppliedLog<'h> {
     home: &'h dyn LogHome,
     applier: Applier,
-    /// None only while the log is replaced, or where that failed.
+    /// `None` only while the log is replaced, or if that failed.
     follower: Option<Follower>,
     applied: u64,
     applied_unix_ms: u64,
-    /// What of the log is in the checkpoint that it goes on from.
+    /// The part of the log whose effects are already in its checkpoint.
     overlap: Overlap,
-    /// The highest that was met.
+    /// The highest generation seen.
     generation: u64,
     bytes: Vec<u8>,
     sync: Option<Receiving>,
@@ -182,27 +185,27 @@ struct Receiving {
     begun_unix_us: u64,
     /// The node that sends it.
     primary: TermId,
-    /// Keeps the directory from being removed by a checkpoint of this node.
+    /// Keeps a checkpoint of this node from removing the directory.
     _pin: Option<CheckpointPin>,
-    /// The directory of its parts, by name.
+    /// Name of the directory of its parts.
     directory: String,
     part: Option<(u16, Box<dyn DiskFile>)>,
-    /// Of the part that is open: where the next bytes go.
+    /// Offset of the next bytes in the open part.
     offset: u64,
     parts: u16,
     bytes: u64,
-    /// It is loaded while it arrives.
+    /// The early load, if it is loaded while it is received.
     early: Option<Early>,
 }
 
 impl<'h> AppliedLog<'h> {
-    /// The data as they are.
+    /// Begins with the log and the data as they are.
     ///
     /// # Errors
     /// Why there is no log to append to.
     pub(crate) fn new(home: &'h dyn LogHome, applier: Applier) -> Result<Self, String> {
         let log = home.log()?;
-        // Idle workers let go of it as soon as they wake up.
+        // Idle workers let go of the log as soon as they wake up.
         let follower = poll(ALONE_TIME, ROOM_LOOK, || {
             let follower = log.follower(FRAME_BYTES_MAX);
             (follower.is_some() || home.is_stopping()).then_some(follower)
@@ -215,7 +218,7 @@ impl<'h> AppliedLog<'h> {
         home.note_settled(overlap.end());
         if home.keeps_data() && base.is_some_and(|base| home.terms().other_history(&base).is_some())
         {
-            // See `check_history`; the process ended before everything was asked for.
+            // See `check_history`: the process ended before the full sync was requested.
             home.is_store_broken().store(true, Ordering::Release);
         }
         Ok(Self {
@@ -231,7 +234,7 @@ impl<'h> AppliedLog<'h> {
         })
     }
 
-    /// The highest generation of what this node has.
+    /// The highest generation in this node's data.
     pub(crate) fn generation(&self) -> u64 {
         self.generation
     }
@@ -242,7 +245,7 @@ impl<'h> AppliedLog<'h> {
             .ok_or_else(|| "there is no log".to_owned())
     }
 
-    /// Applies what the log has from `applied` on, as far as whole frames of it end no later than `up_to`.
+    /// Applies the log from `applied` on: whole frames that end at or before `up_to`.
     fn apply_log(&mut self, log: &Arc<Log>, up_to: u64, notes_terms: bool) -> Result<(), String> {
         let mut cursor = log.cursor();
         let mut bytes = std::mem::take(&mut self.bytes);
@@ -282,7 +285,8 @@ impl<'h> AppliedLog<'h> {
         done
     }
 
-    /// Applies frames, and stops after each point where the data is compared with the primary's.
+    /// Applies frames, and stops after each digest point, where the data is compared with the
+    /// primary's.
     fn apply_to_points(&mut self, bytes: &[u8], is_live: bool) -> Result<(), String> {
         let first = self.applied;
         let mut rest = bytes;
@@ -303,8 +307,9 @@ impl<'h> AppliedLog<'h> {
         self.apply_bytes(rest, is_live)
     }
 
-    /// The data of a checkpoint that was given has writes up to where its overlap ends: what another primary has written
-    /// below that is of another history, and so is the data here.
+    /// Checks a frame against the overlap. The checkpoint of a full sync contains writes up to the
+    /// end of its overlap. If another primary wrote below that, the data here belongs to another
+    /// history.
     fn check_history(&self, frame: &Frame<'_>) -> Result<(), String> {
         let is_other = frame.sequence < self.overlap.end()
             && matches!(frame.control(), Some(Control::Term(_)));
@@ -318,17 +323,17 @@ impl<'h> AppliedLog<'h> {
         }
     }
 
-    /// Has the store hold what is on disk, and nothing else.
+    /// Loads the store again from exactly what is on disk.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// Why that is not possible.
     pub(crate) fn restore(&mut self) -> Result<(), String> {
         let log = Arc::clone(self.follower()?.log());
         let base = self.home.base().ok_or("no checkpoint is in force")?;
         self.reload(&log, &base)
     }
 
-    /// Applies frames, all of them on one side of every cut.
+    /// Applies frames, all of them on the same side of every cut.
     fn apply_bytes(&mut self, bytes: &[u8], notes_terms: bool) -> Result<(), String> {
         let (home, first) = (self.home, self.applied);
         let mut done = Ok(());
@@ -358,7 +363,7 @@ impl<'h> AppliedLog<'h> {
         });
         match &done {
             Ok(()) => home.note_applied(self.applied),
-            // Before anybody cuts what is applied in part.
+            // Before any thread makes a cut of partly applied frames.
             Err(_) => self.set_broken(true),
         }
         drop(turn);
@@ -366,7 +371,8 @@ impl<'h> AppliedLog<'h> {
         done
     }
 
-    /// Has the store hold what a checkpoint holds, and nothing else; nothing, where it cannot be loaded.
+    /// Replaces the store's content with a checkpoint. If that cannot be loaded, the store is
+    /// empty.
     fn load(&mut self, manifest: &Manifest) -> Result<(), String> {
         let env = self.home.env();
         check_databases(env, manifest)?;
@@ -378,12 +384,12 @@ impl<'h> AppliedLog<'h> {
             .inspect_err(|_| self.empty_store())
     }
 
-    /// Has the store hold nothing. It is not what checkpoint and log say from here on.
+    /// Empties the store. From here on it does not match checkpoint and log.
     fn empty_store(&mut self) {
         let home = self.home;
         let store = Arc::clone(self.applier.store().store());
         let turn = store.batch_turn();
-        // Who has cut before is cancelled by whoever calls this, and nobody cuts any more.
+        // The caller cancels earlier cuts, and no later ones are made.
         self.set_broken(true);
         drop(turn);
         let applier = &mut self.applier;
@@ -395,7 +401,7 @@ impl<'h> AppliedLog<'h> {
         });
     }
 
-    /// As [`AppliedLog::load`], of the checkpoint in force; then what the log has after it.
+    /// As [`AppliedLog::load`], with the checkpoint in force and the log after it.
     fn reload(&mut self, log: &Arc<Log>, base: &Manifest) -> Result<(), String> {
         let from = base
             .log_sequence
@@ -412,7 +418,7 @@ impl<'h> AppliedLog<'h> {
         loaded.inspect(|()| self.set_broken(false))
     }
 
-    /// Waits until what was appended is on disk; not while that fails.
+    /// Waits until what was appended is on disk, or writing fails.
     fn wait_for_disk(&self, log: &Log, end: u64) {
         log.request_sync(end);
         while log.durable() < end && log.fault().is_none() && !self.home.is_stopping() {
@@ -442,7 +448,7 @@ impl<'h> AppliedLog<'h> {
         if sync.part.is_none() && is_next {
             let name = part_name(block.part.into());
             let path = place.directory.join(&sync.directory).join(name);
-            // What is loaded while it arrives is not read again.
+            // The parts of an early load are not read again.
             let file = match sync.early {
                 Some(_) => place.disk.create_stream(&path),
                 None => place.disk.create(&path),
@@ -456,7 +462,7 @@ impl<'h> AppliedLog<'h> {
         };
         let written = file.write_at(block.bytes, sync.offset);
         written.map_err(|error| system_reason(&error))?;
-        // A primary that never ends does not fill the disk.
+        // A primary that sends without end must not fill the disk.
         if sync.bytes
             > sync
                 .full
@@ -492,14 +498,14 @@ impl<'h> AppliedLog<'h> {
         done
     }
 
-    /// `early` is what was loaded; it is taken when it is used.
+    /// Puts a full sync in force. `early` is the early load; it is taken when it is used.
     fn put_in_force(
         &mut self,
         end: &SyncEnd<'_>,
         sync: Receiving,
         early: &mut Option<Early>,
     ) -> Result<(), String> {
-        // The log that it acknowledged goes.
+        // The log that this node acknowledged is about to be removed.
         self.home.note_certain(false);
         let place = self.home.place();
         let directory = place.directory.join(&sync.directory);
@@ -526,7 +532,7 @@ impl<'h> AppliedLog<'h> {
             let settled = history.settled_sequence.unwrap_or(end.sequence);
             history.settled_sequence = Some(settled.max(sync.full.log_from));
         }
-        // A checkpoint that is put in force later would be of what is replaced here.
+        // A checkpoint that comes into force later would be of the data that is replaced here.
         let _suspended = self.home.suspend_checkpoints();
         self.tell_unrelated(&manifest);
         self.keep_surplus(sync.full.fork)?;
@@ -538,7 +544,7 @@ impl<'h> AppliedLog<'h> {
             }
         };
         let replaced = loaded.and_then(|()| {
-            // Nobody reads or appends to the log of before any more.
+            // No thread reads or appends to the former log any more.
             self.follower = None;
             self.home.replace(&manifest)
         });
@@ -555,7 +561,8 @@ impl<'h> AppliedLog<'h> {
         self.follower().map(|_| ())
     }
 
-    /// Tells the operator of a log that has nothing in common with the primary's, and goes as he allowed: how far it went.
+    /// Warns of a log that shares no term with the primary's and is dropped as the operator
+    /// allowed, with its range.
     fn tell_unrelated(&self, manifest: &Manifest) {
         let own = self.home.terms().lineage();
         let theirs = &manifest.history.terms;
@@ -573,7 +580,8 @@ impl<'h> AppliedLog<'h> {
         }
     }
 
-    /// Keeps in files what the log has that is not in the primary's history, before the log goes.
+    /// Saves in files the part of the log that is not in the primary's history, before the log is
+    /// removed.
     fn keep_surplus(&self, fork: u64) -> Result<(), String> {
         let Some(follower) = &self.follower else {
             return Ok(());
@@ -601,7 +609,7 @@ impl<'h> AppliedLog<'h> {
                 self.give_up_early(early);
             }
             let place = self.home.place();
-            // What is left is removed with the next checkpoint.
+            // The next checkpoint removes what is left.
             let _left = remove_checkpoint(&*place.disk, &place.directory.join(sync.directory));
         }
     }
@@ -613,7 +621,7 @@ impl Drop for AppliedLog<'_> {
     }
 }
 
-/// Whether there are the databases that the keys of a checkpoint are in.
+/// Checks that all databases with keys of a checkpoint exist here.
 fn check_databases(env: &Environment, manifest: &Manifest) -> Result<(), String> {
     let databases = env.store.databases();
     match manifest.databases.range(databases..).next() {
@@ -629,8 +637,9 @@ fn install_libraries(env: &Environment, manifest: &Manifest) -> Result<(), Strin
     installed.map_err(|error| String::from_utf8_lossy(&error.text()).into_owned())
 }
 
-/// What of a log up to `end` is in a checkpoint that it goes on from. What comes after is of a primary, whose generations
-/// are its own, unless the checkpoint is one that was given, and says how far the overlap goes.
+/// Returns which part of a log up to `end` is in the checkpoint that it continues. Later frames are
+/// a primary's, with its own generations, unless the checkpoint came from a full sync, whose
+/// manifest says how far the overlap goes.
 fn overlap_of(base: Option<&Manifest>, end: u64) -> Overlap {
     let Some(base) = base else {
         return Overlap::NONE;
@@ -641,7 +650,8 @@ fn overlap_of(base: Option<&Manifest>, end: u64) -> Overlap {
     }
 }
 
-/// Leaves of frames those that end no later than `up_to`; whether there were others. The first begins at `first`.
+/// Truncates frames to those that end at or before `up_to`. Returns whether others were cut off.
+/// The first frame begins at `first`.
 fn truncate_to(bytes: &mut Vec<u8>, first: u64, up_to: u64) -> bool {
     let end = first + bytes.len() as u64;
     if end <= up_to {
@@ -660,7 +670,7 @@ impl ReplicaData for AppliedLog<'_> {
         let lineage = self.home.terms().lineage();
         let start = lineage.last().map_or(0, |term| term.start);
         let is_broken = self.home.is_store_broken().load(Ordering::Acquire);
-        // Half of a full sync in the store is no data; what is on disk is.
+        // A partial full sync in the store does not count as data; what is on disk does.
         let has_data = if !self.home.keeps_data() {
             !lineage.terms().is_empty()
         } else if self.was_empty_before() || self.home.is_of_another_shard() {
@@ -671,7 +681,7 @@ impl ReplicaData for AppliedLog<'_> {
             self.has_keys()
         };
         Attach {
-            // A term that is not in the log any more begins at its end at most.
+            // A term that is no longer in the log begins at the log's end at the latest.
             end: log.appended.max(start),
             durable: log.durable.min(log.appended),
             has_data,
@@ -696,7 +706,7 @@ impl ReplicaData for AppliedLog<'_> {
     }
 
     fn append(&mut self, term: u64, first: u64, bytes: &[u8]) -> Result<(), String> {
-        // It goes on without the full sync that broke off.
+        // The stream continues without the interrupted full sync.
         self.forget_sync();
         let home = self.home;
         let follower = self.follower()?;
@@ -739,16 +749,16 @@ impl ReplicaData for AppliedLog<'_> {
     }
 
     fn rewind(&mut self, to: u64) -> Result<(), String> {
-        // None may be put in force that has what is given up.
+        // No checkpoint may come into force that contains what is discarded.
         let _suspended = self.home.suspend_checkpoints();
         let is_broken = self.home.is_store_broken().load(Ordering::Acquire);
-        // Nothing of what is given up was applied, or the state before it has to be found.
+        // Unless nothing of the discarded part was applied, the state before it has to be found.
         let is_log_only = !self.home.keeps_data();
         let base = match is_log_only || self.applied <= to && !is_broken {
             true => None,
             false => {
                 let base = self.home.base().filter(|base| base.is_before(to));
-                // The full sync that is asked for keeps what is given up, once.
+                // The full sync that follows saves the discarded part, once.
                 Some(base.ok_or("no checkpoint of its own is from before the fork")?)
             }
         };

@@ -1,14 +1,17 @@
 //! Applies frames of a primary's log to the store of a server that serves readers meanwhile.
 //!
-//! It is what `persistence`'s `Replayer` is at a start, with others in the store: listeners are told (WATCH, tracking,
-//! keyspace events, clients that wait for keys), and what a frame holds together becomes visible at once.
+//! It does what `persistence`'s `Replayer` does at a start, but on a store in use: observers are
+//! notified (WATCH, tracking, keyspace events, clients that wait for keys), and the effects of one
+//! frame become visible together.
 //!
 //! Invariants
-//!  1. Time stands still, at 0: nothing is due for what is applied; that a key is over is the primary's to say.
-//!  2. Memory is not limited, and nothing is stated to a log: the log has the frame already.
-//!  3. Frames are applied in their order. A group is run as a transaction, so readers see all of it or nothing.
-//!  4. None of our own commands fails, or the store is not what it was at the primary: the first that does is told, and
-//!     nothing is applied after it.
+//!  1. Time stands still, at 0: nothing expires while frames are applied. Only the primary decides
+//!     that a key has expired.
+//!  2. Memory is not limited, and no effect is logged, because the log has the frame already.
+//!  3. Frames are applied in order. A group is run as a transaction, so readers see all of it or
+//!     nothing.
+//!  4. No command of the log may fail, because the store would then differ from the
+//!     primary's. The first error is returned, and nothing is applied after it.
 
 use std::sync::Arc;
 
@@ -24,11 +27,11 @@ use persistence::replay;
 use protocol::{Batch, ReplyBuffer};
 use store::{DatabaseId, Handle};
 
-/// Commands of so many bytes are applied together.
+/// Commands are applied together in batches of about this many bytes.
 const BATCH_BYTES: usize = 32 << 10;
-/// Places in a batch are of 32 bits.
+/// Positions in a batch have 32 bits.
 const PLACES_MAX: usize = u32::MAX as usize - 2;
-/// So much of an error's text is told.
+/// Maximum number of bytes that are reported of an error's text.
 const TOLD_BYTES_MAX: usize = 200;
 
 /// See the module.
@@ -37,7 +40,7 @@ pub(crate) struct Applier {
     counters: Arc<EngineCounters>,
     session: Session,
     databases: DatabaseId,
-    /// What waits to be applied, about the session's database.
+    /// Commands that wait to be applied, in the session's database.
     bytes: Vec<u8>,
     batch: Batch,
     output: ReplyBuffer,
@@ -45,7 +48,7 @@ pub(crate) struct Applier {
 }
 
 impl Applier {
-    /// One that applies through `handle`, as a server with this state would.
+    /// Creates an applier that applies through `handle`, as a server with this state would.
     pub(crate) fn new(
         table: &'static Table,
         mut handle: Handle,
@@ -73,7 +76,8 @@ impl Applier {
         }
     }
 
-    /// Applies a frame soon, or with [`Applier::flush`]; the effects of the overlap are in the store already.
+    /// Queues a frame; it is applied at [`Applier::flush`] at the latest. Effects of the overlap
+    /// are in the store already.
     pub(crate) fn frame(
         &mut self,
         frame: &Frame<'_>,
@@ -105,7 +109,7 @@ impl Applier {
         self.flush(server)
     }
 
-    /// Applies what waits.
+    /// Applies the queued commands.
     pub(crate) fn flush(&mut self, server: &mut dyn ServerPort) -> Result<(), String> {
         if self.batch.is_empty() {
             return Ok(());
@@ -134,12 +138,12 @@ impl Applier {
         Ok(())
     }
 
-    /// The handle that changes are made through.
+    /// The handle through which changes are made.
     pub(crate) fn store(&mut self) -> &mut Handle {
         self.engine.store()
     }
 
-    /// Whether there is such a database.
+    /// Checks that this database exists.
     pub(crate) fn check(&self, database: DatabaseId) -> Result<(), String> {
         let databases = self.databases;
         if database < databases {
@@ -150,13 +154,13 @@ impl Applier {
         ))
     }
 
-    /// What comes next is about a database.
+    /// Selects the database of the next commands.
     pub(crate) fn select(
         &mut self,
         database: DatabaseId,
         server: &mut dyn ServerPort,
     ) -> Result<(), String> {
-        // A transaction may have left the session in another one.
+        // A transaction may have left the session in another database.
         if database != self.session.database {
             self.flush(server)?;
             self.check(database)?;
@@ -177,7 +181,7 @@ impl Applier {
         self.end(told, server)
     }
 
-    /// Applies a command soon, or with [`Applier::flush`].
+    /// Queues a command; it is applied at [`Applier::flush`] at the latest.
     pub(crate) fn command(
         &mut self,
         parts: &[&[u8]],
@@ -202,7 +206,7 @@ impl Applier {
     }
 }
 
-/// The first error among replies.
+/// Returns the first error among replies.
 fn first_error(replies: &[u8]) -> String {
     let lines = replies.split(|&byte| byte == b'\n');
     let error = lines.into_iter().find_map(|line| line.strip_prefix(b"-"));

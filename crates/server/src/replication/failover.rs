@@ -6,7 +6,7 @@
 //!          └── ABORT, time is up ──► no-failover ◄── it does not take over ───────────────┘
 //! ```
 //!
-//! Writes wait all the while.
+//! Writes wait until it has ended.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,12 +18,12 @@ use engine::CommandError;
 use super::primary::Primary;
 use super::replicas::{Replica, Replicas};
 
-/// How often it is looked whether time is up.
+/// How often to check whether time is up.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// See the module.
 pub struct Failover {
-    /// Whom it was asked to be; otherwise whoever has everything first.
+    /// The requested target, or `None` for the first replica that has everything.
     to: Option<Primary>,
     pub(super) forces: bool,
     end_unix_ms: Option<u64>,
@@ -35,27 +35,27 @@ pub struct Failover {
 #[derive(Default)]
 struct State {
     is_aborted: bool,
-    /// Replicas may have moved since they were looked at.
+    /// Whether replicas may have moved since the last check.
     moved: bool,
-    /// What a replica of the own link answered that was asked to take over.
+    /// The answer of the own-link replica that was asked to take over.
     answer: Option<u64>,
     abort: Option<Box<dyn Fn() + Send>>,
 }
 
-/// Who takes over.
+/// Outcome of the wait for a replica.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// This replica is asked.
+    /// This replica is asked to take over.
     Replica(Primary),
-    /// Nobody.
+    /// No replica takes over, for this reason.
     GivenUp(&'static str),
 }
 
 impl Failover {
-    /// Looks whether an order can be carried out.
+    /// Checks whether an order can be carried out.
     ///
     /// # Errors
-    /// What the client is to read.
+    /// The error for the client.
     pub(super) fn plan(
         replicas: &Replicas,
         to: Option<&(String, i32)>,
@@ -100,7 +100,7 @@ impl Failover {
         })
     }
 
-    /// What INFO shows as `master_failover_state`.
+    /// The value that INFO shows as `master_failover_state`.
     #[must_use]
     pub fn word(&self) -> &'static str {
         if self.in_progress.load(Ordering::Relaxed) {
@@ -110,7 +110,7 @@ impl Failover {
         }
     }
 
-    /// Gives it up.
+    /// Cancels the failover.
     pub(super) fn abort(&self) {
         let mut state = self.state();
         state.is_aborted = true;
@@ -121,7 +121,8 @@ impl Failover {
         self.changed.notify_all();
     }
 
-    /// Says how what is under way is ended when it is given up; called at once where it is.
+    /// Sets how work in progress is ended on cancellation. Calls `abort` at once if the failover is
+    /// cancelled already.
     pub(super) fn abort_with(&self, abort: Box<dyn Fn() + Send>) {
         let mut state = self.state();
         let is_aborted = state.is_aborted;
@@ -131,20 +132,21 @@ impl Failover {
         }
     }
 
-    /// Replicas may have moved.
+    /// Notes that replicas may have moved.
     pub(super) fn look_again(&self) {
         self.state().moved = true;
         self.changed.notify_all();
     }
 
-    /// A replica answers that was asked to take over: with the end of the log when it does, with 0 when it does not.
+    /// Notes the answer of a replica that was asked to take over: the end of the log if it does, 0
+    /// if it does not.
     pub(super) fn note_answer(&self, sequence: u64) {
         self.state().answer = Some(sequence);
         self.changed.notify_all();
     }
 
-    /// Waits for the answer of a replica that was asked to take over; none where it does not come in time, or its link
-    /// is gone: it may have taken over or not.
+    /// Waits for the answer of a replica that was asked to take over. Returns `None` if none comes
+    /// in time or its link is gone: the replica may have taken over or not.
     pub(super) fn wait_for_answer(
         &self,
         time: Duration,
@@ -180,7 +182,7 @@ impl Failover {
                 one.state().is_online() && self.to.as_ref().is_none_or(is_it)
             };
             let ready = all.iter().filter(asked).find(|one| {
-                // Without a log nothing was ever written to it.
+                // Without a log `end` is 0: nothing was ever written.
                 one.acked().applied >= end
             });
             let is_late = self.end_unix_ms.is_some_and(|end| now_unix_ms() >= end);

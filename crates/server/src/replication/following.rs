@@ -1,9 +1,10 @@
-//! Whom this node follows, and how far that is: what the thread that follows works with, and what others are shown
-//! of it.
+//! The primary that this node follows, and how far it is: state that the following thread works
+//! with, and what other threads are shown of it.
 //!
-//! One thread follows. It runs a body of one of the two protocols for each connection ([`Ended`] says what is next),
-//! and begins again after a pause, until another order ends it. A body looks at [`Following::is_stopping`] between
-//! reads, and says with [`Following::stop_with`] how a read that waits is ended.
+//! One thread follows. For each connection it runs the loop of one of the two protocols ([`Ended`]
+//! says what comes next), and starts again after a pause, until another order ends it. The loop
+//! checks [`Following::is_stopping`] between reads, and sets with [`Following::stop_with`] how a
+//! waiting read is ended.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
@@ -15,23 +16,23 @@ use engine::ClientRecord;
 pub use super::primary::Primary;
 use crate::node::Node;
 
-/// How the link to the primary is.
+/// State of the link to the primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Link {
-    /// There is none; one is tried soon.
+    /// No connection; the next attempt comes soon.
     Connect,
     /// A connection is being made.
     Connecting,
-    /// Both say who they are.
+    /// Both ends identify themselves.
     Handshake,
     /// The data is being received.
     Sync,
-    /// The stream is.
+    /// The stream is being received.
     Connected,
-    /// The primary has what may not take the place of what is here.
+    /// The primary's data may not replace the data here.
     Refused,
-    /// What the primary said could not be applied: its data is needed anew.
+    /// What the primary sent could not be applied: a full sync is needed.
     Broken,
 }
 
@@ -58,7 +59,7 @@ impl Link {
         }
     }
 
-    /// Our word.
+    /// iolite's own word.
     #[must_use]
     pub fn own_word(self) -> &'static str {
         match self {
@@ -72,23 +73,24 @@ impl Link {
 /// How a connection to the primary ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It is tried again after a pause.
+    /// The thread tries again after a pause.
     Again,
     /// The primary speaks the own link, at this port.
     OwnLink(u16),
     /// The primary does not speak the own link.
     NoOwnLink,
-    /// It was [refused](Following::refuse): tried again after a long pause.
+    /// [Refused](Following::refuse): the thread tries again after a long pause.
     Refused,
-    /// It was refused for what cannot change without an operator: tried again after a very long pause.
+    /// Refused for a reason that only an operator can remove: the thread tries again after a very
+    /// long pause.
     Unfit,
 }
 
-/// What is known of the link's progress. Written by the thread that follows, read by any.
+/// Progress of the link. Written by the following thread, read by any thread.
 #[derive(Debug)]
 struct Progress {
     link: AtomicU8,
-    /// When the link was lost, or was wanted first.
+    /// When the link was lost or first wanted.
     down_since_unix_ms: AtomicU64,
     heard_unix_ms: AtomicU64,
     read_offset: AtomicI64,
@@ -114,16 +116,16 @@ pub struct Following {
     stop: Mutex<Option<Box<dyn Fn() + Send>>>,
 }
 
-/// How a node begins to follow.
+/// On whose order a node follows, and what it may do for that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Authority {
-    /// REPLICAOF of a client: unrelated data may be thrown away once.
+    /// REPLICAOF of a client: unrelated data may be discarded once.
     pub may_discard: bool,
-    /// REPLICAOF … FORCE: whatever the primary has takes the place of what is here.
+    /// REPLICAOF … FORCE: the primary's data replaces the data here in any case.
     pub forces: bool,
     /// The end of a FAILOVER: the primary is asked to become one.
     pub fails_over: bool,
-    /// Where its own links are served, if that is known; otherwise 0, and it is asked.
+    /// Port of the primary's own links, or 0 if unknown; then the primary is asked for it.
     pub link_port: u16,
 }
 
@@ -154,49 +156,50 @@ impl Following {
         }
     }
 
-    /// The node; none when it is gone, and then the thread ends.
+    /// The node, or `None` if it is gone; then the thread ends.
     #[must_use]
     pub fn node(&self) -> Option<Arc<Node>> {
         self.node.upgrade()
     }
 
-    /// Whom it follows.
+    /// The primary that this node follows.
     #[must_use]
     pub fn primary(&self) -> &Primary {
         &self.primary
     }
 
-    /// Whether whatever the primary has takes the place of what is here.
+    /// Whether the primary's data replaces the data here in any case.
     #[must_use]
     pub fn forces(&self) -> bool {
         self.forces
     }
 
-    /// Where its own links are served; 0 where it has to be asked.
+    /// Port of the primary's own links, or 0 if the primary has to be asked.
     #[must_use]
     pub fn link_port(&self) -> u16 {
         self.link_port
     }
 
-    /// Whether unrelated data may be thrown away.
+    /// Whether unrelated data may be discarded.
     #[must_use]
     pub fn may_discard(&self) -> bool {
         self.may_discard.load(Ordering::SeqCst)
     }
 
-    /// Whether unrelated data may be thrown away; once for each REPLICAOF.
+    /// Takes the permission to discard unrelated data: true once for each REPLICAOF.
     #[must_use]
     pub fn take_discard(&self) -> bool {
         self.may_discard.swap(false, Ordering::SeqCst)
     }
 
-    /// Whether the primary is to be asked to become one: the end of a FAILOVER.
+    /// Whether to ask the other node to become the primary: the end of a FAILOVER.
     #[must_use]
     pub fn fails_over(&self) -> bool {
         self.fails_over.load(Ordering::SeqCst)
     }
 
-    /// The primary has become one: this node follows from now on, and its writers hear so.
+    /// Notes that the other node has become the primary: this node follows from now on, and its
+    /// waiting writers are answered.
     pub fn handed_over(&self) {
         if self.fails_over.swap(false, Ordering::SeqCst)
             && let Some(node) = self.node()
@@ -211,7 +214,8 @@ impl Following {
         self.is_stopping.load(Ordering::SeqCst)
     }
 
-    /// Says how a read that waits is ended when the thread has to leave. Called at once where that is so.
+    /// Sets how a waiting read is ended when the thread has to leave. Calls `stop` at once if the
+    /// thread has to leave already.
     pub fn stop_with(&self, stop: Box<dyn Fn() + Send>) {
         let mut place = lock(&self.stop);
         let stop = place.insert(stop);
@@ -220,12 +224,12 @@ impl Following {
         }
     }
 
-    /// There is no connection any more that could be ended.
+    /// Forgets the function of [`Following::stop_with`], because the connection is gone.
     pub fn forget_stop(&self) {
         *lock(&self.stop) = None;
     }
 
-    /// Has the thread leave.
+    /// Makes the thread leave.
     pub(super) fn stop(&self) {
         self.is_stopping.store(true, Ordering::SeqCst);
         *lock(&self.stopping) = true;
@@ -233,14 +237,14 @@ impl Following {
         self.break_off();
     }
 
-    /// Ends the present connection; another is made (CLIENT KILL TYPE master).
+    /// Ends the present connection; the thread makes another one (CLIENT KILL TYPE master).
     pub fn break_off(&self) {
         if let Some(stop) = &*lock(&self.stop) {
             stop();
         }
     }
 
-    /// Waits so long; whether the thread goes on.
+    /// Waits for this time, and returns whether the thread goes on.
     #[must_use]
     pub fn pause(&self, duration: Duration) -> bool {
         let stopping = lock(&self.stopping);
@@ -251,14 +255,15 @@ impl Following {
         !*stopping
     }
 
-    /// How the link is.
+    /// State of the link.
     #[must_use]
     pub fn link(&self) -> Link {
         let word = usize::from(self.progress.link.load(Ordering::Acquire));
         Link::ALL.get(word).copied().unwrap_or(Link::Connect)
     }
 
-    /// Says how the link is. What is shown may be old as long as it is not [connected](Link::Connected).
+    /// Sets the state of the link. Data shown to clients may be old unless the link is
+    /// [connected](Link::Connected).
     pub fn set_link(&self, link: Link) {
         let before = self.link();
         let Some(node) = self.node() else { return };
@@ -275,7 +280,7 @@ impl Following {
         node.replication.judge_staleness(&node);
     }
 
-    /// Says why what the primary has may not take the place of what is here; an operator reads it once.
+    /// Notes why the primary's data may not replace the data here. The reason is logged once.
     pub fn refuse(&self, reason: &str) {
         let mut known = lock(&self.refused);
         let is_news = *known != reason;
@@ -290,13 +295,13 @@ impl Following {
         }
     }
 
-    /// Why it is not followed; empty while it is.
+    /// Why the primary is not followed; empty while it is.
     #[must_use]
     pub fn refused(&self) -> String {
         lock(&self.refused).clone()
     }
 
-    /// Something was read from the primary.
+    /// Notes that something was read from the primary.
     pub fn note_io(&self) {
         if let Some(node) = self.node() {
             let heard = &self.progress.heard_unix_ms;
@@ -304,13 +309,13 @@ impl Following {
         }
     }
 
-    /// So much of the data was read, of so much; 0 where that is not known.
+    /// Notes how many bytes of the data were read, and their total, or 0 if the total is unknown.
     pub fn note_sync(&self, total: u64, read: u64) {
         self.progress.sync_total.store(total, Ordering::Relaxed);
         self.progress.sync_read.store(read, Ordering::Relaxed);
     }
 
-    /// The primary's total of bytes, and those read, of the data that is being received.
+    /// Bytes of the data that is being received: the primary's total, and those read.
     #[must_use]
     pub fn sync(&self) -> (u64, u64) {
         let Progress {
@@ -322,7 +327,7 @@ impl Following {
         (total, sync_read.load(Ordering::Relaxed))
     }
 
-    /// Up to which offset the stream was read and applied.
+    /// Notes up to which offset the stream was read and applied.
     pub fn note_offset(&self, read: u64, applied: u64) {
         let signed = |offset: u64| i64::try_from(offset).unwrap_or(i64::MAX);
         let Progress {
@@ -346,7 +351,7 @@ impl Following {
         (read, applied_offset.load(Ordering::Relaxed))
     }
 
-    /// Seconds since something was read from the primary; -1 where the link is down.
+    /// Seconds since something was read from the primary, or -1 if the link is down.
     #[must_use]
     pub fn heard_seconds_ago(&self, now_unix_ms: u64) -> i64 {
         let heard = self.progress.heard_unix_ms.load(Ordering::Relaxed);
@@ -356,14 +361,14 @@ impl Following {
         i64::try_from(now_unix_ms.saturating_sub(heard) / 1000).unwrap_or(i64::MAX)
     }
 
-    /// Seconds since the link was lost, or was wanted first.
+    /// Seconds since the link was lost or first wanted.
     #[must_use]
     pub fn down_seconds(&self, now_unix_ms: u64) -> u64 {
         let since = self.progress.down_since_unix_ms.load(Ordering::Relaxed);
         now_unix_ms.saturating_sub(since) / 1000
     }
 
-    /// Shows the primary among the clients; it goes with `None`.
+    /// Shows the primary in the list of clients, or removes it with `None`.
     pub fn show_client(&self, client: Option<Arc<ClientRecord>>) {
         let Some(node) = self.node() else { return };
         let mut shown = lock(&self.client);

@@ -1,7 +1,7 @@
-//! Under which names the stream is known: the replication ID of now, and the one before.
+//! The names of the stream: the present replication ID, and the one before.
 //!
-//! A replica asks by an ID and an offset. It is answered by either name, by the older one up to where that ended:
-//! so it needs not begin anew when its primary has changed.
+//! A replica asks with an ID and an offset. Either ID is accepted, the older one up to where its
+//! stream ended. So a replica needs no full sync when its primary has changed.
 
 use base::random::Prng;
 use replication::TermId;
@@ -9,7 +9,7 @@ use replication::transcode::Form;
 
 pub use replication::psync::ReplicationId;
 
-/// A name that nobody knows yet.
+/// Returns a new random ID.
 #[must_use]
 pub fn new_id(random: &mut Prng) -> ReplicationId {
     let mut id = TermId::default();
@@ -27,7 +27,7 @@ pub struct History {
 }
 
 impl History {
-    /// A stream that nobody knows yet.
+    /// Creates the history of a new stream.
     #[must_use]
     pub fn new(random: &mut Prng) -> Self {
         Self {
@@ -36,19 +36,20 @@ impl History {
         }
     }
 
-    /// Goes on under another name from this offset: the first byte that the old name does not name.
+    /// Continues the stream under another ID from `next_offset`: the first byte that the old ID
+    /// does not name.
     pub fn begin_term(&mut self, id: ReplicationId, next_offset: u64) {
         self.second = Some((self.id, next_offset));
         self.id = id;
     }
 
-    /// What INFO shows as `master_replid2`.
+    /// The value that INFO shows as `master_replid2`.
     #[must_use]
     pub fn second_id(&self) -> ReplicationId {
         self.second.map_or(ReplicationId::NONE, |(id, _)| id)
     }
 
-    /// What INFO shows as `second_repl_offset`.
+    /// The value that INFO shows as `second_repl_offset`.
     #[must_use]
     pub fn second_offset(&self) -> i64 {
         self.second

@@ -1,4 +1,4 @@
-//! The section Replication of INFO: Redis' names, in its order, and after them ours.
+//! The section Replication of INFO: Redis' fields in its order, then iolite's own.
 
 use cluster::Shard;
 
@@ -16,7 +16,7 @@ fn add(fields: &mut Fields, name: &str, value: impl ToString) {
 }
 
 impl Replication {
-    /// The section's fields.
+    /// Returns the section's fields.
     pub(crate) fn fields(&self, node: &Node) -> Fields {
         let mut fields = Fields::new();
         let following = self.following().filter(|_| self.follows());
@@ -62,7 +62,7 @@ impl Replication {
         fields
     }
 
-    /// What the primary knows of a copy of the log alone: it is no replica to clients.
+    /// Adds what the primary knows of a log-only copy, which clients do not see as a replica.
     fn log_copy(&self, fields: &mut Fields, node: &Node) {
         let seen = node.group.get();
         let shard = self.fence.shard().and_then(|id| seen.state.shards.get(&id));
@@ -113,13 +113,14 @@ impl Replication {
         add(fields, "repl_backlog_histlen", held);
     }
 
-    /// The first offset that a replica can be given without everything, if there is a stream.
+    /// Returns the first offset from which a partial sync is possible, or `None` if there is no
+    /// stream.
     fn backlog(&self) -> Option<u64> {
         self.stream.reach().map(|(oldest, _)| oldest + 1)
     }
 }
 
-/// What is told of the primary that is followed.
+/// Adds the fields about the primary that this node follows.
 fn primary(fields: &mut Fields, node: &Node, following: &Following) {
     let now_unix_ms = node.core.clock.now_unix_ms();
     let (link, primary) = (following.link(), following.primary());
@@ -160,10 +161,10 @@ fn primary(fields: &mut Fields, node: &Node, following: &Following) {
     add(fields, "replica_announced", u8::from(config.is_announced));
 }
 
-/// The line of a replica: Redis' fields, then ours.
+/// Returns the line of a replica: Redis' fields, then iolite's own.
 fn line_of(replica: &Replica, log_end: u64, now_unix_ms: u64) -> String {
     let (state, acked) = (replica.state(), replica.acked());
-    // Without a first word from it nobody knows.
+    // The lag is unknown before the replica's first acknowledgement.
     let lag_ms = match state.is_online() && replica.was_heard() {
         true => replica.lag_ms(now_unix_ms),
         false => 0,

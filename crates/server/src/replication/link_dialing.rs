@@ -1,4 +1,5 @@
-//! How this node makes a link: where it may go to, and what it says of itself there.
+//! How this node makes a link: which addresses it may connect to, and how it identifies itself
+//! there.
 
 use std::io;
 use std::net::{IpAddr, TcpStream};
@@ -7,7 +8,7 @@ use std::time::Duration;
 use super::session::Identity;
 use crate::node::Node;
 
-/// What the other end wants to be known.
+/// Returns the password that the other end asks for.
 pub(super) fn secret_of_replica(node: &Node) -> Vec<u8> {
     let replication = &node.core.config.current().replication;
     let own = replication.link_secret.clone();
@@ -15,10 +16,10 @@ pub(super) fn secret_of_replica(node: &Node) -> Vec<u8> {
         .unwrap_or_default()
 }
 
-/// Connects to the port of links of a node.
+/// Connects to a node's port for links.
 ///
 /// # Errors
-/// Those of the system; and where the other machine cannot be talked to without a secret.
+/// Errors of the system, and if another machine may not be contacted without a secret.
 pub(crate) fn dial(node: &Node, host: &str, port: u16, time: Duration) -> io::Result<TcpStream> {
     let is_secret = !secret_of_replica(node).is_empty();
     let is_open = is_secret || node.core.config.current().replication.links_by_certificate;
@@ -39,10 +40,10 @@ pub(crate) fn dial(node: &Node, host: &str, port: u16, time: Duration) -> io::Re
     Err(refused)
 }
 
-/// What this node says of itself at an address.
+/// Returns how this node identifies itself to a peer.
 ///
 /// # Errors
-/// Why nothing can be encrypted that has to be.
+/// Why required encryption is not possible.
 pub(crate) fn identity_for(node: &Node, peer: IpAddr) -> io::Result<Identity> {
     let config = node.core.config.current();
     let announced = config.replication.announce_host.clone().unwrap_or_default();

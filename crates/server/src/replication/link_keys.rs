@@ -1,5 +1,5 @@
-//! What a node proves itself with on encrypted own links: the certificates of the configuration, or a key that it
-//! makes.
+//! The keys with which a node authenticates itself on encrypted own links: the certificates of the
+//! configuration, or a key that the node makes.
 
 use super::link_tls::LinkTls;
 use crate::config::TlsRules;
@@ -14,7 +14,7 @@ pub(super) fn load(by_certificate: bool, rules: &TlsRules) -> Result<LinkTls, St
     made.map_err(|error| error.to_string())
 }
 
-/// Says that there is nothing.
+/// Fails, because this build has no TLS.
 #[cfg(not(feature = "tls"))]
 pub(super) fn load(_: bool, _: &TlsRules) -> Result<LinkTls, String> {
     Err("this server was built without encrypted connections (repl-tls no)".to_owned())

@@ -1,9 +1,9 @@
-//! What own links are encrypted with; nothing in a server that was built without encrypted connections.
+//! TLS of own links; empty in a server that was built without TLS.
 
 #[cfg(feature = "tls")]
 pub(crate) use ::tls::{LinkStream, LinkTls};
 
-/// Never made.
+/// Never created.
 #[cfg(not(feature = "tls"))]
 #[derive(Debug)]
 pub(crate) enum LinkTls {}

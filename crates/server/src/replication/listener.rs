@@ -1,7 +1,8 @@
-//! The port of the own link: one thread that accepts, and hands each connection to threads of its own.
+//! The port of the own link: one thread accepts, and hands each connection to threads of its own.
 //!
-//! Without a secret or certificates it is bound to the loopback addresses alone. Beyond them a peer needs either, and what is
-//! sent is encrypted, unless both ends say that they want it in plain text.
+//! Without a secret or certificates the port is bound to the loopback addresses alone. Peers on
+//! other machines need one of the two. Their links are encrypted, unless both ends ask for plain
+//! text.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -13,24 +14,24 @@ use super::primary_link::PrimaryLinks;
 use super::session::conduit;
 use crate::incoming::{await_connection, is_nobody};
 
-/// How often it is looked whether to stop.
+/// How often the thread checks whether to stop.
 const LOOK: Duration = Duration::from_millis(500);
-/// How long is waited after an error of `accept`: there are no descriptors.
+/// How long the thread waits after an error of `accept`: no descriptors are free.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The sockets that links are accepted from.
+/// The sockets that accept links.
 pub(crate) struct Listeners {
     listeners: Vec<TcpListener>,
     /// The port of all of them.
     pub(crate) port: u16,
 }
 
-/// Who may come.
+/// Which peers may connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
     /// Processes of this machine.
     Loopback,
-    /// Everybody who knows the secret.
+    /// Every peer that knows the secret.
     Everybody,
 }
 
@@ -38,11 +39,11 @@ impl Listeners {
     /// Binds the port.
     ///
     /// # Errors
-    /// Those of the system; where there is no IPv6, IPv4 is enough.
+    /// Errors of the system. If there is no IPv6, IPv4 alone is enough.
     pub(crate) fn open(port: u16, reach: Reach) -> io::Result<Self> {
         let addresses: [IpAddr; 2] = match reach {
             Reach::Loopback => [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
-            // One socket takes both.
+            // One socket serves both.
             Reach::Everybody => [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()],
         };
         let bound: Vec<io::Result<TcpListener>> = addresses
@@ -83,7 +84,7 @@ impl Listeners {
         Ok(())
     }
 
-    /// Takes what waits, one of each socket.
+    /// Accepts the waiting connections, one of each socket.
     fn accept(&self, links: &Arc<PrimaryLinks>) -> io::Result<()> {
         for listener in &self.listeners {
             let (stream, address) = match listener.accept() {
@@ -98,14 +99,14 @@ impl Listeners {
                 .set_nonblocking(false)
                 .and_then(|()| conduit(stream))
                 .and_then(|conduit| links.serve(conduit, shown(address)));
-            // It is closed then, and comes again.
+            // The connection is then closed, and the peer connects again.
             let _refused = served;
         }
         Ok(())
     }
 }
 
-/// An address of IPv4 as such, also where it came to a socket of IPv6.
+/// Shows an IPv4 address as such, also if it was accepted by an IPv6 socket.
 fn shown(address: SocketAddr) -> String {
     SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
 }

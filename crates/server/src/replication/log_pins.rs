@@ -1,7 +1,8 @@
-//! What of the log is kept for replicas that a primary knows: each one's place, also while it is away.
+//! Keeps the part of the log that known replicas still need, also while they are disconnected.
 //!
-//! A replica that comes back soon goes on where it was, whatever was saved meanwhile. How much is kept for that alone is
-//! bounded (`repl-log-keep`): beyond it the pin is broken, and the replica is given everything when it comes.
+//! A replica that reconnects soon continues where it was, regardless of checkpoints made meanwhile.
+//! The amount of log kept only for that is bounded (`repl-log-keep`): beyond it the pin is broken,
+//! and the replica gets a full sync when it reconnects.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use durability::log::{Log, Pin};
 
-/// So many replicas are remembered.
+/// Maximum number of replicas with a pin.
 const REPLICAS_MAX: usize = 256;
 
 /// See the module.
@@ -24,7 +25,7 @@ struct Kept {
 }
 
 impl LogPins {
-    /// A replica has the log on its disk up to a sequence.
+    /// Notes that a replica has the log on its disk up to a sequence.
     pub(crate) fn note(&self, replica: &str, log: &Arc<Log>, sequence: u64) {
         let mut pins = self.lock();
         if let Some(kept) = pins.get(replica)
@@ -44,7 +45,7 @@ impl LogPins {
         }
     }
 
-    /// The log is another one from now on.
+    /// Drops all pins, because another log is in use from now on.
     pub(crate) fn clear(&self) {
         self.lock().clear();
     }

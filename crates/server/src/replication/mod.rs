@@ -1,4 +1,5 @@
-//! Replication: the one owner of the node's role, and of everything that INFO, ROLE and WAIT show of it.
+//! Replication: the one owner of the node's role, and of everything that INFO, ROLE and WAIT show
+//! of it.
 //!
 //! ```text
 //!   REPLICAOF, FAILOVER ──► Replication ──► orders ──► the thread "follow": follows, takes over, fails over
@@ -8,15 +9,15 @@
 //!                             └─ history: the names of the stream
 //! ```
 //!
-//! Commands never wait here. What takes its time is an order to the thread; until it is carried out writes wait at
-//! the gate.
+//! Commands never wait here. Anything that takes time is an order to the thread. Until it is
+//! carried out, writes wait at the gate.
 //!
 //! Invariants
-//!  1. The role changes by the table in [`role`], under one lock, and by nothing else.
-//!  2. From the reply of REPLICAOF on no write of a client is done; those that were under way are in the log
-//!     before the thread follows anybody.
-//!  3. Nothing of the primary is applied after the end of the thread's connection, and the node becomes a primary
-//!     only after that.
+//!  1. The role changes only by the table in [`role`], under one lock.
+//!  2. After the reply of REPLICAOF no client's write is executed. Writes that were in progress are
+//!     in the log before the thread follows any node.
+//!  3. Nothing of the primary is applied after the thread's connection has ended, and the node
+//!     becomes a primary only after that.
 
 mod applied_log;
 mod applier;
@@ -87,12 +88,12 @@ const GROUPED_FORCE: CommandError = CommandError::fixed(
     "ERR FAILOVER FORCE and ABORT are not for a control group, which replaces a lost primary by itself",
 );
 
-/// What clients hear that waited when the node became a replica.
+/// The error for clients that were blocked when the node became a replica.
 const UNBLOCKED: &str =
     "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
 
 impl Replication {
-    /// Which part the node has.
+    /// Role of the node.
     #[inline]
     #[must_use]
     pub fn role(&self) -> Role {
@@ -106,13 +107,13 @@ impl Replication {
         self.role() == Role::Following
     }
 
-    /// Whom it follows, and how far it is.
+    /// The primary that it follows, and how far it is.
     #[must_use]
     pub fn following(&self) -> Option<Arc<Following>> {
         self.standing().following.clone()
     }
 
-    /// The failover that goes on.
+    /// The failover that is in progress, if any.
     #[must_use]
     pub fn failover(&self) -> Option<Arc<Failover>> {
         self.standing().failover.clone()
@@ -124,22 +125,23 @@ impl Replication {
         *lock(&self.history)
     }
 
-    /// Says under which names the stream is known: those of the primary, or those that a start finds.
+    /// Sets the names of the stream: those of the primary, or those found at a start.
     pub fn set_history(&self, history: History) {
         *lock(&self.history) = history;
     }
 
-    /// Says who writes a term into the log; once.
+    /// Sets the function that writes a term into the log; once.
     pub fn on_term(&self, hook: OnTerm) {
         let _already_set = self.on_term.set(hook);
     }
 
-    /// Says who knows where the stream is; once. Otherwise that is the end of the log.
+    /// Sets the function that returns the stream's offset; once. Without one the offset is the end
+    /// of the log.
     pub fn set_offset_of(&self, offset_of: OffsetOf) {
         let _already_set = self.offset_of.set(offset_of);
     }
 
-    /// Where the stream is, as clients see it.
+    /// The offset of the stream, as clients see it.
     #[must_use]
     pub fn offset(&self, node: &Node) -> u64 {
         let followed = node.core.env.followed.get().filter(|_| self.follows());
@@ -151,8 +153,8 @@ impl Replication {
         }
     }
 
-    /// The same, as it is shown. A replica by the own link that serves no stream has no log in use: it is as far as it has
-    /// applied its primary's.
+    /// The offset to show. A replica by the own link that serves no stream has no log in use: it
+    /// shows how far it has applied its primary's.
     pub(crate) fn shown_offset(&self, node: &Node) -> u64 {
         let offset = self.offset(node);
         let following = self.following().filter(|_| offset == 0 && self.follows());
@@ -160,8 +162,8 @@ impl Replication {
         applied.map_or(offset, |applied| u64::try_from(applied).unwrap_or(0))
     }
 
-    /// Says which node it is of, before anybody is served. A node that its configuration makes a replica is one from
-    /// here on; it follows once [`Replication::begin`] is called.
+    /// Sets the node that this belongs to, before any client is served. A node whose configuration
+    /// makes it a replica is one from here on; it follows once [`Replication::begin`] is called.
     pub(crate) fn set_node(&self, node: &Arc<Node>) {
         let _already_set = self.node.set(Arc::downgrade(node));
         let told = Arc::downgrade(node);
@@ -186,16 +188,18 @@ impl Replication {
         self.judge_replicas(node);
     }
 
-    /// Has writes wait, and what expires stay, until [`Replication::begin`]. Called when all that is kept is loaded, before clients
-    /// are served: where a start finds the log's end a term begins, and nothing may stand there before it does. A replica
-    /// may have other frames at the same place, of the term before.
+    /// Holds writes and the removal of expired keys until [`Replication::begin`]. Called when all
+    /// kept data is loaded, before clients are served. A term begins at the log's end as found at
+    /// the start, and nothing may be appended there before it: a replica may have other frames at
+    /// the same sequence, of the former term.
     pub(crate) fn hold_until_begun(&self, node: &Node) {
         if self.role() == Role::Primary {
             hold_writes(node);
         }
     }
 
-    /// Lets the thread follow whom the configuration names, when all that is kept is loaded.
+    /// Lets the thread follow the primary of the configuration. Called when all kept data is
+    /// loaded.
     pub(crate) fn begin(&self, node: &Arc<Node>) {
         if node.persistence().is_none() {
             self.stream.restore(node);
@@ -233,7 +237,7 @@ impl Replication {
     /// REPLICAOF.
     ///
     /// # Errors
-    /// What the client is to read; nothing has changed.
+    /// The error for the client. Nothing has changed then.
     pub(crate) fn replica_of(
         &self,
         node: &Node,
@@ -279,7 +283,7 @@ impl Replication {
         }
     }
 
-    /// Makes the node a follower; the order waits for the thread.
+    /// Makes the node a replica. The order waits for the thread.
     fn follow_locked(
         &self,
         standing: &mut Standing,
@@ -326,7 +330,7 @@ impl Replication {
         Ok(Followed::Changed)
     }
 
-    /// The primary that this node follows by the own link hands its office over.
+    /// Takes the office that the primary of this node's own link hands over.
     fn take_office(&self, node: &Node) {
         let standing = self.standing();
         let Ok(role) = role::next(self.role(), Event::Unfollow) else {
@@ -335,7 +339,7 @@ impl Replication {
         self.leave_primary(standing, node, role, "the primary handed over");
     }
 
-    /// Follows nobody from here on; writes wait until the thread has taken over.
+    /// Stops following; writes wait until the thread has taken over.
     fn leave_primary(
         &self,
         mut standing: MutexGuard<'_, Standing>,
@@ -358,10 +362,11 @@ impl Replication {
         log.notice(format_args!("MASTER MODE enabled ({why})"));
     }
 
-    /// PSYNC … FAILOVER of the primary that this node follows: it hands over, and this node takes over.
+    /// PSYNC … FAILOVER from the primary that this node follows: the primary hands over, and this
+    /// node takes over.
     ///
     /// # Errors
-    /// What it is to read.
+    /// The error for the primary.
     fn take_over(
         &self,
         node: &Node,
@@ -383,10 +388,10 @@ impl Replication {
         self.unfollow(self.standing(), node, session).map(drop)
     }
 
-    /// Whether a connection may be given the stream.
+    /// Checks whether a connection may receive the stream.
     ///
     /// # Errors
-    /// What it is to read.
+    /// The error for the connection.
     pub(crate) fn admit_sync(
         &self,
         node: &Node,
@@ -413,7 +418,7 @@ impl Replication {
     /// FAILOVER.
     ///
     /// # Errors
-    /// What the client is to read.
+    /// The error for the client.
     pub(crate) fn fail_over(&self, node: &Node, order: &FailoverOrder) -> Result<(), CommandError> {
         if self.fence.is_grouped() {
             return fail_over_in_group(node, order);
@@ -453,7 +458,7 @@ impl Replication {
         Ok(())
     }
 
-    /// The replica that was asked to take over has: this node follows it from now on.
+    /// Notes that the replica has taken over: this node follows it from now on.
     pub(crate) fn handed_over(&self, node: &Node, primary: &Primary) {
         let mut standing = self.standing();
         let Ok(role) = role::next(self.role(), Event::HandedOver) else {
@@ -474,7 +479,7 @@ impl Replication {
         self.let_writes_go(node);
     }
 
-    /// Where the stream goes on under another name.
+    /// Begins a term: the stream continues under another name from here on.
     fn begin_term(&self, node: &Node, followed: Option<u64>) {
         let next_offset = followed.unwrap_or_else(|| self.offset(node)) + 1;
         let mut term = TermId::default();
@@ -489,7 +494,7 @@ impl Replication {
         ));
     }
 
-    /// Writes wait no more for another role: the end of [`hold_writes`].
+    /// Releases the writes that waited for another role: the end of [`hold_writes`].
     fn let_writes_go(&self, node: &Node) {
         self.hands_over.store(false, Ordering::Relaxed);
         let gate = &node.core.shared.gate;
@@ -502,7 +507,7 @@ impl Replication {
         }
     }
 
-    /// Reads wait no more for an office.
+    /// Releases the reads that waited for an office.
     fn let_reads_go(&self, node: &Node) {
         let gate = &node.core.shared.gate;
         if gate.has_no_office() {
@@ -511,12 +516,12 @@ impl Replication {
         }
     }
 
-    /// Looks whether what a follower shows may be old, and whether that is to be shown.
+    /// Updates whether a replica's data may be old, and whether it may be shown then.
     pub(crate) fn judge_staleness(&self, node: &Node) {
         Self::judge_link(node, &self.standing(), &node.core.config.current());
     }
 
-    /// Takes up what a CONFIG SET changes.
+    /// Applies the changes of a CONFIG SET.
     pub(crate) fn apply(&self, node: &Node, config: &Config) {
         Self::judge_link(node, &self.standing(), config);
         self.judge_level(node, config);
@@ -533,7 +538,7 @@ impl Replication {
         if following.is_some_and(|one| !is_down(one)) {
             has_uncommitted.store(false, Ordering::Release);
         }
-        // What a majority has not may be undone: nobody reads it.
+        // Writes that a majority does not have may be undone, so they must not be read.
         let shows_stale =
             config.replication.serves_stale && !has_uncommitted.load(Ordering::Acquire);
         node.core.shared.refusals.set_stale(
@@ -543,7 +548,7 @@ impl Replication {
         );
     }
 
-    /// Looks whether there are enough replicas for writes.
+    /// Updates whether there are enough replicas for writes.
     pub(crate) fn judge_replicas(&self, node: &Node) {
         self.judge_replicas_by(node, &node.core.config.current().replication);
     }
@@ -564,8 +569,8 @@ impl Replication {
         self.bound_lag(node, config);
     }
 
-    /// Has writes wait while the furthest replica lacks more of the log than it may. Where none is online nothing is bound:
-    /// `min-replicas-to-write` refuses writes then.
+    /// Holds writes while even the furthest replica lags more than allowed. Without an online
+    /// replica the lag has no limit: `min-replicas-to-write` refuses writes then.
     fn bound_lag(&self, node: &Node, config: &config::Replication) {
         let Some(log) = node.persistence().and_then(|kept| kept.log().log()) else {
             return;
@@ -578,7 +583,7 @@ impl Replication {
         }
     }
 
-    /// Replicas came, went, or said how far they are.
+    /// Called when replicas were added, were removed or acknowledged something.
     fn replicas_moved(&self, node: &Node) {
         self.judge_replicas(node);
         self.serve_waits(node);
@@ -587,7 +592,7 @@ impl Replication {
         }
     }
 
-    /// The log is on disk further than before.
+    /// Called when more of the log is on disk.
     pub(crate) fn log_moved(&self, node: &Node) {
         if self.replicas.has_waits() {
             self.serve_waits(node);
@@ -601,7 +606,7 @@ impl Replication {
             });
     }
 
-    /// Has a request answered when replicas have what it waits for.
+    /// Answers a request when replicas have what it waits for.
     pub(crate) fn await_copies(&self, node: &Node, waiter: &Arc<Waiter>) {
         self.replicas
             .wait(waiter, &Watermarks(node), &|client, reply| {
@@ -609,7 +614,7 @@ impl Replication {
             });
     }
 
-    /// Ends the link of a replica, or that to the primary, which begins again (CLIENT KILL).
+    /// Ends the link of a replica, or the link to the primary, which connects again (CLIENT KILL).
     pub(crate) fn kill(&self, client: &ClientRecord) {
         if client.has_flag(ClientRecord::PRIMARY)
             && let Some(following) = self.following()
@@ -623,7 +628,7 @@ impl Replication {
     /// REPLICATION VERIFY.
     ///
     /// # Errors
-    /// What the client is to read.
+    /// The error for the client.
     pub(crate) fn verify_replicas(&self) -> Result<(), CommandError> {
         let node = self.node.get().and_then(Weak::upgrade);
         let node = node.ok_or(CommandError::fixed("ERR the server stops"))?;
@@ -631,19 +636,20 @@ impl Replication {
         begun.map_err(CommandError::fixed)
     }
 
-    /// Where the own link is served.
+    /// Port and node name of the own link, if it is served.
     #[must_use]
     pub fn own_link(&self) -> Option<(u16, String)> {
         self.own.offer()
     }
 
-    /// Where the log on disk ends: the term of its last frame, and the sequence; and up to where the data is.
+    /// The end of the log on disk: the term of its last frame, its sequence, and the sequence up to
+    /// which it is applied.
     #[must_use]
     pub(crate) fn log_end_on_disk(&self, node: &Node) -> (u64, u64, u64) {
         self.own.log_end(node)
     }
 
-    /// What is done now and again, `hz` times a second.
+    /// Periodic work, `hz` times a second.
     pub(crate) fn upkeep(&self, node: &Node) {
         let has_replicas = !self.replicas.is_empty();
         if has_replicas || node.core.shared.refusals.has_few_replicas() {
@@ -653,7 +659,7 @@ impl Replication {
         self.own.upkeep();
     }
 
-    /// Which part the node has, as ROLE tells it.
+    /// The node's role, as ROLE reports it.
     pub(crate) fn report(&self, node: &Node) -> RoleReport {
         if let Some(following) = self.following().filter(|_| self.follows()) {
             let Primary { host, port } = following.primary();
@@ -700,7 +706,8 @@ impl fmt::Debug for Replication {
     }
 }
 
-/// FAILOVER of a primary under a control group: it hands over to a replica, which the group promotes.
+/// FAILOVER of a primary under a control group: it hands over to a replica, which the group
+/// promotes.
 fn fail_over_in_group(node: &Node, order: &FailoverOrder) -> Result<(), CommandError> {
     let FailoverOrder::Begin {
         to, forces: false, ..
@@ -726,7 +733,7 @@ fn fail_over_in_group(node: &Node, order: &FailoverOrder) -> Result<(), CommandE
     group.fail_over(to)
 }
 
-/// Serves a connection as a replica's.
+/// Serves a connection as a replica.
 pub(crate) fn serve(
     node: &Arc<Node>,
     client: Arc<ClientRecord>,
@@ -736,7 +743,7 @@ pub(crate) fn serve(
     redis_replica::serve(node, client, request, connection);
 }
 
-/// How far the log is on the disk here and at replicas.
+/// The durable ends of the log here and at replicas.
 pub(crate) struct Watermarks<'a>(pub(crate) &'a Node);
 
 impl Progress for Watermarks<'_> {
@@ -750,12 +757,12 @@ impl Progress for Watermarks<'_> {
     }
 }
 
-/// The end of the log, if there is one.
+/// The end of the log, or 0 without one.
 fn log_end(node: &Node) -> u64 {
     node.keeping.log_in_use.get().map_or(0, |log| log.tail())
 }
 
-/// Who asked for something, for the operator.
+/// The client that requested something, for the server log.
 fn shown(session: &Session) -> String {
     let client = &session.client;
     format!("id={} addr={}", client.id, client.address)
@@ -765,7 +772,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has writes wait for another role, and what expires stay, until [`Replication::let_writes_go`].
+/// Holds writes and the removal of expired keys for a change of role, until
+/// [`Replication::let_writes_go`].
 fn hold_writes(node: &Node) {
     let gate = &node.core.shared.gate;
     node.core

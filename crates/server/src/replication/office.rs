@@ -1,4 +1,5 @@
-//! What a control group orders: to be sealed, to take the office of a term, to follow, and to leave the office.
+//! Orders of a control group: to be sealed, to take the office of a term, to follow, and to leave
+//! the office.
 //!
 //! ```text
 //!   seal ──────► role Sealed at once ──► thread: writers are done, the log is lent and synced, SEAL is durable ──► done
@@ -6,8 +7,9 @@
 //! ```
 //!
 //! Invariants
-//!  1. Who is sealed appends nothing, and answers the seal only when the seal and all of its log are durable.
-//!  2. Nothing is served in a term before its frame is durable.
+//!  1. A sealed node appends nothing, and answers the seal only when the seal and all of its log
+//!     are durable.
+//!  2. No request is served in a term before its frame is durable.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
@@ -31,19 +33,20 @@ use crate::port::kill_clients;
 use crate::replica_reads::Readable;
 use crate::replica_reads::Standing;
 
-/// The id of no client.
+/// An ID that no client has.
 const NOBODY: u64 = 0;
-/// How often it is looked whether the log is on disk, or a lease is there.
+/// How often to check whether the log is on disk, or a lease has been granted.
 const LOOK: Duration = Duration::from_millis(1);
-/// So long writes wait for the first lease of an office, and for a majority of the copies where they need one, before they
-/// are refused.
+/// How long writes wait for the first lease of an office, and for a majority of the copies if they
+/// need one, before they are refused.
 const FIRST_LEASE: Duration = Duration::from_secs(2);
 
 impl Replication {
-    /// From now on a control group decides, and knows this node by that name. What was sealed before is sealed still.
+    /// Puts this node under a control group, which knows it by `id`. A node that was sealed before
+    /// stays sealed.
     ///
     /// # Errors
-    /// Why the node may not be a member: what it promised before is not known.
+    /// Why the node may not be a member: its earlier promise cannot be read.
     pub(crate) fn begin_under_group(&self, node: &Arc<Node>, id: TermId) -> Result<(), String> {
         self.own.set_id(id);
         self.fence
@@ -66,13 +69,15 @@ impl Replication {
         Ok(())
     }
 
-    /// Whether a control group decides, and this node neither follows nor is in office: it says that it is no primary.
+    /// Whether the node is under a control group and neither follows nor is in office. Then it
+    /// reports that it is no primary.
     pub(super) fn is_out_of_office(&self) -> bool {
         self.fence.is_grouped() && matches!(self.role(), Role::Sealed | Role::TakingOver)
     }
 
-    /// Called before an office ends, if this node has one: its clients are to be told, and what is here may be undone, if writes
-    /// of the shard wait for a majority: whoever reads after that does not wait for one any more.
+    /// Called before this node's office ends, if it has one. Its clients will be disconnected. If
+    /// writes of the shard wait for a majority, the data here may be undone: reads are refused from
+    /// now on, because they would no longer wait for a majority.
     fn note_end_of_office(&self, node: &Node) {
         let is_in_office = self.fence.office() > 0;
         if is_in_office {
@@ -84,12 +89,12 @@ impl Replication {
         }
     }
 
-    /// Whether a control group has sealed this node, or has not said yet whom it follows.
+    /// Whether a control group has sealed this node, or has not named a primary for it yet.
     pub(super) fn is_sealed(&self) -> bool {
         self.role() == Role::Sealed
     }
 
-    /// Seals. See [`crate::group::duty::Duty::seal`].
+    /// Seals this node. See [`crate::group::duty::Duty::seal`].
     pub(crate) fn seal(&self, node: &Arc<Node>, term: u64, done: Done) {
         if term > self.fence.office() {
             self.note_end_of_office(node);
@@ -98,29 +103,31 @@ impl Replication {
         self.seal_role(node, Some((term, done)));
     }
 
-    /// Is primary no more, and follows nobody.
+    /// Ends this node's office. The node follows no primary yet.
     pub(crate) fn leave_office(&self, node: &Arc<Node>) {
         self.note_end_of_office(node);
         if self.hands_over() {
-            // The next primary may serve already before this node knows of it.
+            // The next primary may serve before this node learns of it.
             node.core.shared.gate.set_no_office(true);
         }
         self.fence.end_office();
         self.seal_role(node, None);
     }
 
-    /// This node is back in its group: nobody is served before it knows what that has decided meanwhile.
+    /// Begins to refuse all requests: this node has rejoined its group, and does not know yet what
+    /// the group decided meanwhile.
     #[cfg(feature = "cluster")]
     pub(crate) fn begin_to_await_group(&self) {
         self.awaits_group.store(true, Ordering::Release);
     }
 
-    /// Whether nobody is served because of that.
+    /// Whether requests are refused for that reason.
     pub(crate) fn awaits_group(&self) -> bool {
         self.awaits_group.load(Ordering::Acquire)
     }
 
-    /// It knows it, or nobody is there who could say.
+    /// Ends that: the node knows the group's decisions, or no member can be reached that knows
+    /// them.
     #[cfg(feature = "cluster")]
     pub(crate) fn end_to_await_group(&self, node: &Node) {
         if self.awaits_group.swap(false, Ordering::AcqRel) {
@@ -132,7 +139,8 @@ impl Replication {
         self.seal_role_locked(self.standing(), node, order);
     }
 
-    /// An office comes to nothing: the node is sealed again, unless something else is ordered already.
+    /// Abandons a failed attempt to take office: the node is sealed again, unless it has another
+    /// order already.
     fn give_up_office(&self, node: &Arc<Node>) {
         let standing = self.standing();
         if self.role() == Role::TakingOver && standing.order.is_none() {
@@ -175,7 +183,7 @@ impl Replication {
         }
     }
 
-    /// Follows the primary of a term, unless a later one is known.
+    /// Follows the primary of a term, unless this node knows a later term.
     pub(crate) fn follow_in(&self, node: &Arc<Node>, term: u64, primary: Primary, link_port: u16) {
         if term > self.fence.office() {
             self.note_end_of_office(node);
@@ -192,7 +200,7 @@ impl Replication {
             }
             self.role.set(Role::Sealed);
         }
-        // What the group decided takes the place of what is here.
+        // The group's decision replaces the data here.
         let by = Authority {
             forces: true,
             link_port,
@@ -204,7 +212,7 @@ impl Replication {
         ));
         if self.follow_locked(&mut standing, node, primary, by).is_ok() {
             self.wake_thread(standing, node);
-            // Writes that waited for another primary are answered before.
+            // Writes that waited for another primary are answered first.
             self.end_clients_of_office(node);
         }
         if !matches!(before, Role::Following | Role::Sealed) {
@@ -212,9 +220,9 @@ impl Replication {
         }
     }
 
-    /// Ends the connections of those who are clients of the primary, which this node is no more, now that another one is
-    /// known: as Sentinels do. Many clients ask who is the primary when they connect, and never again. Those of a cluster are
-    /// told at every key.
+    /// Disconnects the clients of this former primary, now that the new primary is known, as
+    /// Sentinels do. Many clients ask for the primary only when they connect. Clients of a cluster
+    /// are redirected at every key, and stay.
     fn end_clients_of_office(&self, node: &Node) {
         let had_office = self.left_office.swap(false, Ordering::AcqRel);
         if had_office && !node.core.config.current().cluster.is_on {
@@ -235,7 +243,7 @@ impl Replication {
             return done(false);
         };
         hold_writes(node);
-        // What a majority has is in the log, and not all of it in the store yet.
+        // The log has everything that a majority has, but the store does not have all of it yet.
         node.core.shared.gate.set_no_office(true);
         self.role.set(role);
         self.reads.end_following();
@@ -250,10 +258,11 @@ impl Replication {
         self.wake_thread(standing, node);
     }
 
-    /// Has writes wait, until a copy has all that this node has. Writes wait still when this returns.
+    /// Holds writes, and waits until a copy has all of this node's log. Writes are still held when
+    /// this returns.
     ///
     /// # Errors
-    /// Why it has not.
+    /// Why the copy does not have it.
     pub(crate) fn wait_for_copy(
         &self,
         node: &Arc<Node>,
@@ -261,8 +270,8 @@ impl Replication {
         time: Duration,
     ) -> Result<(), String> {
         let gate = &node.core.shared.gate;
-        // Where writes wait already this office begins still, and lets them go at the end of that: not after they are held back
-        // here, and it is known how much the copy has to have.
+        // If writes are held already, this office is still beginning, and releases them at its end.
+        // That must happen before they are held here and the end of the log is read.
         poll(Duration::MAX, LOOK, || {
             let begins = self.role() == Role::Primary && gate.changes_role();
             (!begins || node.is_stopping()).then_some(())
@@ -280,7 +289,8 @@ impl Replication {
         });
         match has_all {
             Some(true) => {
-                // A reply that may leave and has not would be taken for one of which nobody knows whether its write is kept.
+                // Replies that may leave are sent first: otherwise their clients would not know
+                // whether their writes are kept.
                 node.wait_for_release(time);
                 Ok(())
             }
@@ -288,17 +298,19 @@ impl Replication {
         }
     }
 
-    /// This primary leaves its office next, for a copy that has all it has: writes wait until it knows who has the office.
+    /// Notes that this primary hands its office to a copy that has all of its log: writes wait
+    /// until the new primary is known.
     pub(crate) fn begin_hand_over(&self) {
         self.hands_over.store(true, Ordering::Relaxed);
     }
 
-    /// Whether writes wait for the primary to which the office was handed over.
+    /// Whether writes wait for the primary that gets this node's office.
     pub(crate) fn hands_over(&self) -> bool {
         self.hands_over.load(Ordering::Relaxed)
     }
 
-    /// Writes wait no more for another primary, unless this node is about to become one.
+    /// Releases the writes that waited for another primary, unless this node is about to become
+    /// one.
     pub(crate) fn end_hand_over(&self, node: &Node) {
         let role = self.role();
         if role == Role::Sealed {
@@ -309,12 +321,13 @@ impl Replication {
         }
     }
 
-    /// Whether what this node has is about to go.
+    /// Whether this node's data is about to be removed.
     pub(crate) fn is_emptied(&self) -> bool {
         self.is_emptied.load(Ordering::Acquire)
     }
 
-    /// No control group decides any more: this node is a primary by itself, which begins with nothing if it is to be emptied.
+    /// Removes this node from its control group: it becomes a primary by itself, with an empty
+    /// store if `is_emptied`.
     #[cfg(feature = "cluster")]
     pub(crate) fn end_under_group(&self, node: &Arc<Node>, is_emptied: bool) {
         self.fence.end_group();
@@ -331,7 +344,7 @@ impl Replication {
         }
     }
 
-    /// Sees to it that nothing is appended any more, and that the seal and the log are durable.
+    /// Ends all appending, and makes the log and the seal durable.
     pub(super) fn finish_sealing(&self, node: &Arc<Node>, term: u64, done: Done) {
         wait_for_writers(node);
         self.own.lend(node);
@@ -345,13 +358,14 @@ impl Replication {
             return;
         }
         if node.keeping.keeps_log_alone() {
-            // What it has more is asked for in this round, and as of its term.
+            // Other members fetch what this log has beyond theirs, in this round and as of its
+            // term.
             self.own.hand_on(node, term);
         }
         done(self.fence.is_certain());
     }
 
-    /// Begins the office of a term, or is sealed again.
+    /// Begins the office of a term. If that fails, the node is sealed again.
     pub(super) fn finish_office(
         &self,
         node: &Arc<Node>,
@@ -362,7 +376,7 @@ impl Replication {
         if self.role() != Role::TakingOver {
             return done(false);
         }
-        // Nothing may be stated to the log before its term is.
+        // Nothing may be appended to the log before its term.
         self.own.lend(node);
         if let Err(reason) = own_link::apply_rest(node) {
             node.core
@@ -375,18 +389,20 @@ impl Replication {
         self.own.take_over(node, Some(term));
         redis_link::end_following(node);
         let term_end = own_link::own_log(node).map_or(0, |log| log.tail_complete());
-        // Before the office is seen: nothing is refused for the lack of what is about to be there.
+        // Set before the office is visible: no write is refused for lack of a lease or majority
+        // that is about to be there.
         self.begins_office.store(true, Ordering::SeqCst);
         let has_begun = self.sync_log(node) && self.fence.begin_office(shard, term, term_end);
         if !has_begun && self.fence.is_grouped() {
             self.begins_office.store(false, Ordering::SeqCst);
-            // Whom it was ordered to follow meanwhile it follows, and an office that was ordered meanwhile it takes: in the group that
-            // it is in by now, of the shard there.
+            // A primary or an office that was ordered meanwhile is handled next, by the group and
+            // shard that the node is in by then.
             self.give_up_office(node);
             return done(false);
         }
         let standing = self.standing();
-        // Where the group has ended meanwhile, what this node is by itself is ordered already.
+        // If the group has ended meanwhile, the order for what this node does by itself is there
+        // already.
         let role = role::next(self.role(), Event::TookOver).ok();
         let Some(role) = role.filter(|_| self.fence.is_grouped()) else {
             drop(standing);
@@ -413,7 +429,7 @@ impl Replication {
         self.let_writes_go(node);
     }
 
-    /// Who has copies of the shard.
+    /// Sets the nodes that have copies of the shard.
     pub(crate) fn set_members(&self, node: &Node, shard: &Shard) {
         let has_more = self.fence.set_members(shard);
         self.judge_majority(node);
@@ -422,7 +438,7 @@ impl Replication {
         }
     }
 
-    /// A copy has the log up to `end`, or its link is gone.
+    /// Notes that a copy has the log up to `end`, or with `None` that its link is gone.
     pub(super) fn note_copy(&self, node: &Node, copy: TermId, term: u64, end: Option<u64>) {
         if !self.fence.is_grouped() {
             return;
@@ -435,7 +451,7 @@ impl Replication {
         }
     }
 
-    /// Looks whether a round of the members is over, and another one is to begin.
+    /// If a round of the members is over, begins the next one if it is needed.
     fn look_at_round(&self, node: &Node) {
         if self.fence.confirms()
             && let Some(log) = node.keeping.log_in_use.get()
@@ -444,7 +460,7 @@ impl Replication {
         }
     }
 
-    /// A member knows of no later term than this, as it said in a round.
+    /// Notes that a member knows no term later than `term`, as it said in a round.
     #[cfg(feature = "cluster")]
     pub(crate) fn note_confirmed(&self, node: &Node, member: NodeId, term: u64, round: u64) {
         if self.fence.note_confirmed(member, term, round) {
@@ -453,7 +469,7 @@ impl Replication {
         }
     }
 
-    /// The primary has said what may be read here, in a round of this replica's.
+    /// Notes the primary's answer to a round of this replica: what may be read here.
     #[cfg(feature = "cluster")]
     pub(crate) fn note_readable(&self, node: &Node, round: u64, readable: Readable) {
         let now_ms = node.core.clock.boottime_ms();
@@ -462,7 +478,7 @@ impl Replication {
         }
     }
 
-    /// Requests go by the control state of that index from here on.
+    /// Notes that requests are routed by the control state of this index from here on.
     #[cfg(feature = "cluster")]
     pub(crate) fn note_routes(&self, node: &Node, index: u64) {
         let now_ms = node.core.clock.boottime_ms();
@@ -471,7 +487,7 @@ impl Replication {
         }
     }
 
-    /// How far this replica is.
+    /// Notes how far this replica is.
     pub(super) fn note_standing(&self, node: &Node, standing: Standing) {
         let now_ms = node.core.clock.boottime_ms();
         if self.reads.note_standing(standing, now_ms) {
@@ -479,17 +495,17 @@ impl Replication {
         }
     }
 
-    /// Asks anew what nobody has answered.
+    /// Repeats questions that were not answered.
     #[cfg(feature = "cluster")]
     pub(crate) fn ask_again(&self, now_ms: u64, after_ms: u64) {
         self.fence.ask_again(after_ms);
         self.reads.ask_again(now_ms, after_ms);
     }
 
-    /// Looks whether writes that wait for a majority may begin.
+    /// Updates whether writes that wait for a majority may begin.
     fn judge_majority(&self, node: &Node) {
-        // While an office begins, writes wait at the gate for what they need; without one, for who has it, or they are refused
-        // as a replica's are.
+        // While an office begins, writes wait at the gate for what they need. Without an office,
+        // they wait for the new primary, or are refused as a replica's are.
         let waits = self.begins_office.load(Ordering::SeqCst) || self.fence.office() == 0;
         let may_commit = waits || self.fence.has_majority();
         let can_commit = self.fence.is_quorum() && may_commit;
@@ -499,7 +515,7 @@ impl Replication {
         }
     }
 
-    /// Looks what replies wait for, as the configuration says.
+    /// Updates what replies wait for, as the configuration says.
     pub(super) fn judge_level(&self, node: &Node, config: &Config) {
         let holds_all = config.durability.level == DurabilityLevel::Quorum;
         self.fence
@@ -511,18 +527,19 @@ impl Replication {
         refusals.set_quorum_for_all(holds_all && self.fence.is_grouped());
     }
 
-    /// The group grants or renews the lease.
+    /// Sets the lease that the group granted or renewed.
     pub(crate) fn set_lease(&self, node: &Node, until_ms: u64) {
         let had_one = self.fence.has_lease();
         self.fence.set_lease_until_ms(until_ms);
         self.look_at_lease(node);
         if !had_one && self.fence.has_lease() {
-            // Replies may be held for want of it.
+            // Replies may be held because there was no lease.
             node.wake_workers();
         }
     }
 
-    /// Looks whether the lease stands: without one no write begins. Called by workers at the beginning of a turn.
+    /// Updates whether the lease is valid: without one no write begins. Called by workers at the
+    /// beginning of a turn.
     #[inline]
     pub(crate) fn look_at_lease(&self, node: &Node) {
         let refusals = &node.core.shared.refusals;
@@ -533,13 +550,14 @@ impl Replication {
         let is_over = has_none();
         if refusals.has_no_lease() != is_over {
             refusals.set_no_lease(is_over);
-            // It may have been renewed just now, by who looked before.
+            // Another thread may just have renewed it.
             refusals.set_no_lease(has_none());
         }
     }
 
-    /// Waits for the first lease of an office, and until the other copies have found their new primary where writes wait for
-    /// a majority of them, so that writes which waited for it are done and not refused.
+    /// Waits for the first lease of an office, and, if writes need a majority, until the other
+    /// copies have found their new primary. So writes that waited for the office are executed, not
+    /// refused.
     fn wait_for_lease(&self, node: &Node) {
         let _in_time = poll(FIRST_LEASE, LOOK, || {
             let has_lease = self.fence.lease_until_ms() > 0;
@@ -548,13 +566,13 @@ impl Replication {
         });
     }
 
-    /// Waits until all of the log is on disk; whether it is.
+    /// Waits until all of the log is on disk, and returns whether it is.
     fn sync_log(&self, node: &Arc<Node>) -> bool {
         let Some(log) = own_link::own_log(node) else {
             return true;
         };
         let end = log.tail();
-        // Why not is told by the log itself.
+        // The log itself reports the error.
         let _fault = log.write_out(end);
         while log.durable() < end {
             if node.is_stopping() || log.fault().is_some() {
@@ -566,24 +584,24 @@ impl Replication {
         true
     }
 
-    /// This node may lack what it acknowledged, or lacks nothing any more.
+    /// Notes whether this node may lack something that it acknowledged.
     pub(super) fn note_certain(&self, node: &Node, is_certain: bool) {
         if !self.fence.is_grouped() || self.fence.is_certain() == is_certain {
             return;
         }
         self.fence.set_certain(is_certain);
         if let Err(error) = self.write_seal(node) {
-            // Until it is written it counts as before, after a start.
+            // If the record is not written, the former state holds after a start.
             node.core
                 .log
                 .warning(format_args!("The seal is not on disk: {error}"));
         }
     }
 
-    /// Says for good that this node's log is of that shard, if the node still is.
+    /// Records durably that this node's log belongs to that shard, if the node is still in it.
     ///
     /// # Errors
-    /// Where it is not, or the disk failed.
+    /// The node is not in that shard any more, or the disk failed.
     pub(crate) fn take_log_for(&self, node: &Node, shard: Option<ShardId>) -> Result<(), String> {
         if !self.fence.is_grouped() || self.fence.shard_of_log() == shard {
             return Ok(());
@@ -609,7 +627,8 @@ impl Replication {
     }
 }
 
-/// Called when an office is taken, or is not; a collector is told, too, from now on until then.
+/// Wraps `done` so that it also reports a span to the collector, from now until the office is taken
+/// or not.
 fn told_as_span(node: &Arc<Node>, term: u64, done: Done) -> Done {
     let (node, begun_unix_us) = (Arc::clone(node), node.core.clock.now_unix_us());
     Box::new(move |has_begun| {

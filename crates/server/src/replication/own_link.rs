@@ -1,4 +1,5 @@
-//! The own link in a server: where its two ends meet the node, its log, its data and who shows all that.
+//! The own link in a server: connects its two ends to the node, its log, its data and the commands
+//! that show them.
 //!
 //! ```text
 //!   REPLCONF iolite-link 1 ──► OwnLinks::offer ──► the listeners, a first term
@@ -6,10 +7,12 @@
 //!   REPLICAOF ──► follow ──► replica_link ──► AppliedLog ──► log, store
 //! ```
 //!
-//! It takes a log on disk at both ends. A node without one neither offers the link nor uses it: PSYNC serves there.
+//! Both ends need a log on disk. A node without one neither offers the link nor uses it: it uses
+//! PSYNC.
 //!
-//! `serving` is what a node does for its links as long as it runs; `at_primary` with its `observers` is the end that gives,
-//! `at_replica` the end that takes, for as long as it `follow`s. `taking_office` leads from the second to the first.
+//! `serving` is what a node does for its links for its whole life. `at_primary` with its
+//! `observers` is the sending end. `at_replica` is the receiving end, while the node `follow`s.
+//! `taking_office` turns a receiving node into a sending one.
 
 mod at_primary;
 mod at_replica;

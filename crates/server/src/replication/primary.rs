@@ -1,10 +1,10 @@
-//! Which server is followed.
+//! The server that this node follows.
 
 /// The server that is followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Primary {
     /// Its name or address.
     pub host: String,
-    /// The port that it serves clients at.
+    /// The port on which it serves clients.
     pub port: u16,
 }

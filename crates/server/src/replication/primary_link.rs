@@ -1,4 +1,4 @@
-//! The primary's end of its links: two threads a link, and the one state machine of all of them.
+//! The primary's end of its links: two threads for each link, and one state machine for all.
 //!
 //! ```text
 //!   replica ─► reader thread ─ attach, ack ─► Primary (one lock, held for a step) ─ actions ─► outbox
@@ -7,11 +7,12 @@
 //!                             ◄── part files of a checkpoint
 //! ```
 //!
-//! A sender holds a cursor and one piece of at most 256 KiB. It blocks in the socket of its own replica and nowhere else: a
-//! replica that stands still costs two threads that sleep, and nobody waits for it. Nothing of the log waits in memory for a
-//! replica; one that the log does not reach back to any more is given a full sync, over the same link.
+//! A sender holds a cursor and one piece of at most 256 KiB. It blocks only in the socket of its
+//! own replica: a replica that stalls costs two sleeping threads, and no other thread waits for it.
+//! No part of the log waits in memory for a replica. A replica that needs more than the log still
+//! has gets a full sync over the same link.
 //!
-//! An acknowledgement is taken by the reader at once, while the sender may be blocked.
+//! The reader handles an acknowledgement at once, even while the sender is blocked.
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
@@ -39,60 +40,63 @@ use super::session::{
     welcome,
 };
 
-/// Bytes of a part file that go in one message.
+/// Number of bytes of a part file in one message.
 pub(crate) const BLOCK_BYTES: usize = 256 << 10;
-/// How long a sender sleeps at most.
+/// Maximum sleep of a sender.
 const TICK: Duration = Duration::from_millis(100);
-/// How long a sender sleeps while something that it sent is about to be committed, and how often in a row.
+/// Sleep of a sender while something that it sent is about to be committed, and the maximum number
+/// of such sleeps in a row.
 const NEWS_TICK: Duration = Duration::from_millis(2);
 const NEWS_TICKS_MAX: u32 = 100;
-/// How often it is looked how much of its log a copy of the log alone may forget.
+/// How often to check how much of its log a log-only copy may discard.
 const FLOOR_LOOK_MS: u64 = 1_000;
-/// What a replica acknowledged last is told again as long as it is heard of, so often.
+/// How often a replica's last acknowledgement is reported again while its pings come.
 const TOLD_AGAIN_MS: u64 = 500;
-/// That links are refused is told so often at most.
+/// Minimum time between two log lines about refused links.
 const REFUSED_TOLD_MS: u64 = 1_000;
-/// Links at once, those that have not proved themselves included.
+/// Maximum number of links at a time, including unauthenticated ones.
 pub(crate) const LINKS_MAX: usize = 256;
 
-/// What the links of a primary need of the server.
+/// What a primary's links need of the server.
 pub(crate) trait PrimaryHome: Send + Sync {
-    /// Who this node is for a peer at an address, and the key of its links.
+    /// How this node identifies itself to a peer at an address, and the key of its links.
     ///
     /// # Errors
     /// Why there can be no links.
     fn identity(&self, address: &str) -> Result<Identity, String>;
 
-    /// Which node this is.
+    /// This node's ID.
     fn node_id(&self) -> TermId;
 
-    /// The log that is sent; none where none can be had just now.
+    /// The log that is sent, or `None` if there is none at present.
     fn log(&self) -> Option<Arc<Log>>;
 
-    /// What this node has, for who attaches. Its term frame is durable when this returns.
+    /// What this node has, for a replica that attaches. This node's term frame is durable when this
+    /// returns.
     ///
     /// # Errors
-    /// Why nobody can be answered now: the link is closed, and the replica tries again.
+    /// Why no replica can be answered now: the link is closed, and the replica tries again.
     fn view(&self) -> Result<PrimaryLog, String>;
 
-    /// A checkpoint that the log goes on from: the one in force, or a new one; without its parts, for who keeps the log alone.
+    /// Returns a checkpoint that the log continues: the one in force, or a new one. For a log-only
+    /// copy it has no parts.
     ///
     /// # Errors
     /// Why there is none: the link is closed, and the replica tries again.
     fn full_copy(&self, reason: FullReason, is_log_only: bool) -> Result<FullCopy, String>;
 
-    /// Where the log of a copy of the log alone may begin, if that is known.
+    /// The sequence at which the log of a log-only copy may begin, if known.
     fn floor(&self) -> Option<u64> {
         None
     }
 
-    /// A replica came. What becomes of it is told to what this gives.
+    /// Returns the observer of a replica that has connected.
     fn observe(&self, peer: &Hello, address: &str, kill: Kill) -> Box<dyn Observer>;
 
-    /// Serves a link of the control group, until it ends; false where this node is in none.
+    /// Serves a link of the control group until it ends. Returns false if this node is in no group.
     fn serve_control(&self, session: Session, address: &str) -> bool;
 
-    /// Serves a link that moves hash slots, until it ends.
+    /// Serves a link that moves hash slots until it ends.
     fn serve_slots(&self, session: Session) {
         session.conduit.end();
     }
@@ -100,51 +104,52 @@ pub(crate) trait PrimaryHome: Send + Sync {
     /// `repl-timeout`.
     fn timeout_ms(&self) -> u64;
 
-    /// Up to where a majority of the copies has the log, where somebody counts them; otherwise 0.
+    /// The sequence up to which a majority of the copies has the log, or 0 if copies are not
+    /// counted.
     fn committed(&self) -> u64;
 
     /// Milliseconds since 1970 UTC.
     fn now_ms(&self) -> u64;
 
-    /// A line for the operator.
+    /// Writes a line to the server log.
     fn tell(&self, is_warning: bool, line: fmt::Arguments<'_>);
 }
 
 /// Ends a link.
 pub(crate) type Kill = Box<dyn Fn() + Send + Sync>;
 
-/// Who is told what becomes of one replica.
+/// Is notified of what happens to one replica.
 pub(crate) trait Observer: Send + Sync {
     fn stage(&self, stage: Stage);
     fn acked(&self, ack: &Ack);
     fn sent(&self, sequence: u64);
     fn digest(&self, digest: &Digest<'_>);
-    /// It takes office, with the log up to a sequence; 0: it does not.
+    /// The replica takes office with the log up to a sequence, or refuses with 0.
     fn took_over(&self, sequence: u64);
-    /// How the replica is called.
+    /// Name of the replica.
     fn name(&self) -> &str;
 }
 
-/// A checkpoint that is sent, and what keeps it and the log after it while it is.
+/// A checkpoint that is sent. It keeps its files and the log after it until then.
 pub(crate) struct FullCopy {
     pub(crate) disk: Arc<dyn Disk>,
-    /// Where the directory of the manifest is.
+    /// The directory that contains the manifest's directory.
     pub(crate) directory: PathBuf,
     pub(crate) manifest: Manifest,
     pub(crate) source: Source,
-    /// What keeps the log from its sequence on, until all of it was sent.
+    /// Keeps the log from its sequence on, until all of it was sent.
     pub(crate) _pin: Box<dyn Any + Send>,
 }
 
-/// All links of this node to replicas of its own.
+/// All links from this node's replicas.
 pub(crate) struct PrimaryLinks {
     home: Arc<dyn PrimaryHome>,
     hub: Mutex<Hub>,
     next: AtomicU64,
-    /// Links whose peers have not proved themselves, too.
+    /// Number of links, including unauthenticated ones.
     count: AtomicU64,
     syncs: AtomicU64,
-    /// Full syncs whose links broke, for who goes on with them.
+    /// Full syncs whose links broke, for replicas that resume them.
     broken_off: Mutex<Vec<BrokenOff>>,
     refused: AtomicU64,
     refused_told_ms: AtomicU64,
@@ -155,20 +160,20 @@ pub(crate) struct PrimaryLinks {
 struct BrokenOff {
     full: Full,
     copy: FullCopy,
-    /// Nobody goes on with it after this.
+    /// After this time it cannot be resumed.
     until_ms: u64,
 }
 
 struct Hub {
     primary: Primary,
-    /// It may answer: there is a term.
+    /// Whether replicas may be answered: there is a term.
     is_open: bool,
     links: BTreeMap<LinkId, Arc<Outbox>>,
 }
 
-/// What a sender is to do.
+/// The work of a sender.
 struct Outbox {
-    /// How the replica is called.
+    /// Name of the replica.
     name: OnceLock<String>,
     waiting: Mutex<Waiting>,
     woken: Condvar,
@@ -183,7 +188,7 @@ struct Waiting {
     is_closed: bool,
 }
 
-/// What ends a link from elsewhere.
+/// Returns a function that ends a link from another thread.
 fn kill_of(outbox: &Arc<Outbox>) -> Kill {
     let outbox = Arc::downgrade(outbox);
     Box::new(move || {
@@ -216,7 +221,8 @@ impl Outbox {
         lock(&self.waiting).is_closed
     }
 
-    /// What is to be done; nothing when it is only that time passed or that there is more log. None at the end.
+    /// Waits for work. Returns an empty list if only time passed or the log grew, and `None` at the
+    /// end of the link.
     fn take(&self, time: Duration) -> Option<VecDeque<Action<'static>>> {
         let mut waiting = lock(&self.waiting);
         if waiting.actions.is_empty() && !waiting.has_news && !waiting.is_closed {
@@ -229,7 +235,7 @@ impl Outbox {
 }
 
 impl PrimaryLinks {
-    /// No links; nobody is answered before [`PrimaryLinks::begin_term`].
+    /// Creates the links. No replica is answered before [`PrimaryLinks::begin_term`].
     pub(crate) fn new(home: Arc<dyn PrimaryHome>) -> Arc<Self> {
         Arc::new(Self {
             home,
@@ -248,7 +254,8 @@ impl PrimaryLinks {
         })
     }
 
-    /// Answers replicas in a term from now on. Links of another term end: their replicas attach again.
+    /// Answers replicas in this term from now on. Links of another term end, and their replicas
+    /// attach again.
     pub(crate) fn begin_term(&self, term: u64) {
         let mut hub = lock(&self.hub);
         if hub.is_open && hub.primary.term() == term {
@@ -263,7 +270,8 @@ impl PrimaryLinks {
         Self::close_all(&mut hub);
     }
 
-    /// Ends all links, and answers nobody until the next term begins: what this node has is being replaced.
+    /// Ends all links, and answers no replica until the next term begins: this node's data is being
+    /// replaced.
     pub(crate) fn end_term(&self) {
         let mut hub = lock(&self.hub);
         hub.is_open = false;
@@ -272,16 +280,16 @@ impl PrimaryLinks {
         lock(&self.broken_off).clear();
     }
 
-    /// Lets go of checkpoints that nobody came back for.
+    /// Drops checkpoints whose full sync was not resumed in time.
     pub(crate) fn upkeep(&self) {
         let now_ms = self.home.now_ms();
         let longest_ms = self.home.timeout_ms();
-        // Nor is a clock waited for that was set back.
+        // A clock that was set back does not prolong the time.
         lock(&self.broken_off)
             .retain(|one| now_ms < one.until_ms && one.until_ms - now_ms <= longest_ms);
     }
 
-    /// The full sync that a replica may go on with, if it is of this node and of this term.
+    /// Takes the full sync that a replica may resume, if it is of this node and this term.
     fn take_up(&self, resume: &Resume, term: u64) -> Option<BrokenOff> {
         self.upkeep();
         let mut all = lock(&self.broken_off);
@@ -292,7 +300,8 @@ impl PrimaryLinks {
         Some(all.swap_remove(at))
     }
 
-    /// Says something to the replicas that are sent the log, or to the one of a name; to how many.
+    /// Sends a message to the replicas that are sent the log, or to the one with a name. Returns
+    /// their number.
     pub(crate) fn say(&self, name: Option<&str>, message: &Message<'static>) -> usize {
         let hub = lock(&self.hub);
         let is_meant = |(id, outbox): &(&LinkId, &Arc<Outbox>)| {
@@ -312,13 +321,13 @@ impl PrimaryLinks {
         }
     }
 
-    /// Ends everything, for good.
+    /// Ends everything for good.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.end_term();
     }
 
-    /// Whether another link may be taken.
+    /// Whether another link may be accepted.
     pub(crate) fn has_room(&self) -> bool {
         self.count.load(Ordering::Relaxed) < LINKS_MAX as u64
     }
@@ -326,7 +335,7 @@ impl PrimaryLinks {
     /// Serves a connection on threads of its own.
     ///
     /// # Errors
-    /// When there is no thread to be had.
+    /// No thread can be started.
     #[allow(clippy::disallowed_methods, reason = "the threads of one link")]
     pub(crate) fn serve(
         self: &Arc<Self>,
@@ -343,7 +352,7 @@ impl PrimaryLinks {
         Ok(())
     }
 
-    /// The reading thread of a link.
+    /// The reader thread of a link.
     fn run(self: &Arc<Self>, conduit: Arc<dyn Conduit>, address: &str) {
         let identity = self.home.identity(address);
         let identity = identity.map_err(|reason| LinkFault::Io(io::Error::other(reason)));
@@ -364,7 +373,7 @@ impl PrimaryLinks {
             peer,
             ..
         } = session;
-        // A log that has no term begins one now; nobody is answered without.
+        // A log without a term begins one now; without a term no replica is answered.
         if let Err(reason) = self.home.view() {
             self.home.tell(
                 false,
@@ -411,7 +420,8 @@ impl PrimaryLinks {
         self.run_both(id, &outbox, (&mut reader, sender), &*observer, address);
     }
 
-    /// Has a link of the control group served elsewhere; the link, where it is a replica's.
+    /// Passes links of the control group and of slot moves on. Returns the link if it is a
+    /// replica's.
     fn sort(&self, mut session: Session, address: &str) -> Option<Session> {
         let end_ms = self.home.now_ms().saturating_add(self.home.timeout_ms());
         loop {
@@ -432,14 +442,15 @@ impl PrimaryLinks {
                     return None;
                 }
                 Ok(Some(_)) => return Some(session),
-                // Who says nothing is not waited for forever.
+                // A silent peer is not waited for forever.
                 Ok(None) if self.home.now_ms() < end_ms => {}
                 Ok(None) | Err(_) => return None,
             }
         }
     }
 
-    /// Counts a link that was not let in, and tells of it, once in a while: who has the wrong secret comes again and again.
+    /// Counts a refused link, and logs that at most once in a while: a peer with the wrong secret
+    /// tries again and again.
     fn note_refused(&self, address: &str, fault: &LinkFault) {
         let count = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
         let now_ms = self.home.now_ms();
@@ -458,7 +469,7 @@ impl PrimaryLinks {
         );
     }
 
-    /// Links that were not let in.
+    /// Number of refused links.
     pub(crate) fn refused_count(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
@@ -514,7 +525,7 @@ impl PrimaryLinks {
             if let (Message::Ping { .. }, Some((ack, told_ms))) = (&message, &mut last)
                 && now_ms.saturating_sub(*told_ms) >= TOLD_AGAIN_MS
             {
-                // It has nothing new to say, and is there.
+                // The replica has nothing new to acknowledge, but is alive.
                 *told_ms = now_ms;
                 observer.acked(ack);
             }
@@ -529,7 +540,7 @@ impl PrimaryLinks {
                 }
                 _ => {}
             }
-            // Found out with nothing locked: it may wait for the disk.
+            // Determined without a lock, because it may wait for the disk.
             let view = match message {
                 Message::Attach(..) => self.home.view().map_err(io::Error::other)?,
                 _ => PrimaryLog::default(),
@@ -557,7 +568,7 @@ impl PrimaryLinks {
     }
 }
 
-/// Counts a link as long as its thread lives.
+/// Counts a link while its thread runs.
 struct Counted(Arc<PrimaryLinks>);
 
 impl Counted {
@@ -573,25 +584,27 @@ impl Drop for Counted {
     }
 }
 
-/// The sending thread of a link.
+/// The sender thread of a link.
 struct Sender {
     links: Arc<PrimaryLinks>,
     id: LinkId,
     outbox: Arc<Outbox>,
     writer: Writer,
     observer: Arc<dyn Observer>,
-    /// The log that is read, and what wakes this thread when it grows.
+    /// The log that is read, and the waker of this thread when the log grows.
     log: Option<Reading>,
     bytes: Vec<u8>,
     stage: Option<Stage>,
-    /// What it was told that is committed, and what it was sent.
+    /// The committed sequence that the replica knows, and the sequence up to which it was sent the
+    /// log.
     told: u64,
     sent: u64,
-    /// The replica keeps the log alone; when it was last looked how much of it that may forget, and what it was told.
+    /// Whether the replica is a log-only copy; when its floor was last checked; and the floor that
+    /// it was sent.
     is_log_only: bool,
     floor_ms: u64,
     floor: u64,
-    /// How often in a row it was looked for more of that.
+    /// Number of checks in a row that found no news about commits.
     news_ticks: u32,
     address: String,
 }
@@ -634,7 +647,7 @@ impl Sender {
         Ok(())
     }
 
-    /// How long to sleep at most: less where the replica waits to hear that what it has is committed.
+    /// Maximum time to sleep: shorter while the replica waits for the commit of what it has.
     fn tick(&self) -> Duration {
         let waits = self.told > 0 && self.told < self.sent;
         match waits && self.news_ticks < NEWS_TICKS_MAX {
@@ -643,7 +656,7 @@ impl Sender {
         }
     }
 
-    /// Tells a copy of the log alone how much of that it may forget.
+    /// Sends a log-only copy how much of its log it may discard.
     fn tell_floor(&mut self) -> Result<(), LinkFault> {
         let now_ms = self.links.home.now_ms();
         let is_due = now_ms < self.floor_ms || now_ms - self.floor_ms >= FLOOR_LOOK_MS;
@@ -660,7 +673,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Tells the replica what is committed where it has not come with frames.
+    /// Sends the replica the committed sequence, if it did not come with frames.
     fn tell_committed(&mut self) -> Result<(), LinkFault> {
         let committed = self.links.home.committed();
         if committed <= self.told {
@@ -676,7 +689,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Does a step of the state machine; none once the link is not one of it any more.
+    /// Does a step of the state machine. Returns `None` if the link is no longer part of it.
     fn with_primary<R>(&self, step: impl FnOnce(&mut Primary, LinkId) -> R) -> Option<R> {
         let mut hub = lock(&self.links.hub);
         hub.links
@@ -694,7 +707,7 @@ impl Sender {
         }
     }
 
-    /// The log that is sent now, and a cursor in it.
+    /// Returns the present log, and a cursor in it.
     fn reading(&mut self) -> Result<&mut Reading, LinkFault> {
         let log = self.links.home.log();
         let log = log.ok_or_else(|| io::Error::other("there is no log just now"))?;
@@ -717,7 +730,7 @@ impl Sender {
         self.log.as_mut().ok_or(LinkFault::Closed)
     }
 
-    /// Sends what the log has more, if the replica is sent the log.
+    /// Sends the new part of the log, if the replica is at a stage where it gets the log.
     fn look_for_log(&mut self) -> Result<(), LinkFault> {
         let stage = self.with_primary(|primary, id| primary.stage(id)).flatten();
         let is_sent_log = matches!(
@@ -742,7 +755,7 @@ impl Sender {
         let timeout_ms = links.home.timeout_ms();
         self.writer.send(message, &|| {
             let now_ms = links.home.now_ms();
-            // A clock that was set back hides no silence.
+            // A clock that was set back does not hide silence.
             let heard_ms = outbox.heard_ms.fetch_min(now_ms, Ordering::Relaxed);
             !outbox.is_closed() && now_ms.saturating_sub(heard_ms) < timeout_ms
         })
@@ -780,7 +793,7 @@ impl Sender {
         );
     }
 
-    /// Reads a piece of the log and sends it; what comes next.
+    /// Reads a piece of the log and sends it. Returns the next action.
     fn send_piece(
         &mut self,
         from: u64,
@@ -809,7 +822,7 @@ impl Sender {
                 self.with_primary(|primary, id| primary.on_sent(id, end))
                     .and_then(|mut actions| actions.pop())
             }
-            // A piece of it is read again when there is more.
+            // The rest is read when there is more.
             Read::AtTail => {
                 let _later = self.with_primary(|primary, id| primary.on_sent(id, from));
                 None
@@ -841,8 +854,9 @@ impl Sender {
         gone.and_then(|mut actions| actions.pop())
     }
 
-    /// Sends a checkpoint, or what a replica has not of one. The log goes on from it afterwards; what is needed of it is kept,
-    /// also while the link is broken.
+    /// Sends a checkpoint, or the rest of one that a replica has in part. The log continues from it
+    /// afterwards. The files and the log that are needed for it are kept, also while the link is
+    /// broken.
     fn send_all(&mut self, reason: FullReason, resume: Option<Resume>) -> Result<(), LinkFault> {
         self.tell_stage();
         let links = Arc::clone(&self.links);
@@ -882,7 +896,7 @@ impl Sender {
         sent
     }
 
-    /// A full sync that sends this checkpoint.
+    /// Returns the full sync that sends this checkpoint.
     fn describe(&self, copy: &FullCopy, term: u64) -> Result<Full, LinkFault> {
         let manifest = &copy.manifest;
         let log_from = manifest.log_sequence;
@@ -903,7 +917,7 @@ impl Sender {
 
     fn send_copy(&mut self, copy: &FullCopy, full: Full, kept: &[u32]) -> Result<(), LinkFault> {
         let (manifest, log_from) = (&copy.manifest, full.log_from);
-        // The log beside it comes when all parts are sent: it is kept here meanwhile.
+        // The log after it is sent when all parts are sent, and is kept here meanwhile.
         let begun = self.with_primary(|primary, id| primary.on_sync_begun(id, full, log_from));
         for action in begun.unwrap_or_default() {
             self.perform(action)?;
@@ -946,7 +960,7 @@ impl Sender {
     ) -> Result<(), LinkFault> {
         let file = copy.disk.open(path)?;
         let mut bytes = vec![0; BLOCK_BYTES];
-        // A replica that says it has more than there is has all of it.
+        // A replica that claims more blocks than the part has is treated as having all of them.
         let blocks = u32::try_from(length.div_ceil(BLOCK_BYTES as u64)).unwrap_or(u32::MAX);
         let mut number = skip.min(blocks);
         let mut at = u64::from(number) * BLOCK_BYTES as u64;
@@ -958,7 +972,7 @@ impl Sender {
             if count == 0 {
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
             }
-            // All but the last are of one length, so that a number is a place.
+            // All blocks but the last have the same length, so the block's number gives its offset.
             if count < most {
                 return Err(io::Error::other("a part file is read in pieces").into());
             }

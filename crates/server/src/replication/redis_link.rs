@@ -7,12 +7,13 @@
 //! ```
 //!
 //! Invariants
-//!  1. What the data here is of stands in one place, [`FollowedStream`](persistence::environment::FollowedStream): a
-//!     history and an offset, or nothing while the data is in between. It is in the own log, too, in the same frame as
-//!     the effects of each batch: a server that was killed asks for exactly the next byte.
-//!  2. The data here is dropped only when the primary's has begun to come, and never for an empty or older
-//!     primary unless an operator said so.
-//!  3. What was received and not applied is forgotten with the connection.
+//!  1. One value says of which stream the data here is,
+//!     [`FollowedStream`](persistence::environment::FollowedStream): a history and an offset, or
+//!     nothing while the data is incomplete. The own log has it, too, in the same frame as the
+//!     effects of each batch: a server that was killed asks for exactly the next byte.
+//!  2. The data here is dropped only when the primary's data has begun to arrive, and never for an
+//!     empty or older primary unless an operator asked for that.
+//!  3. Data that was received and not applied is forgotten with the connection.
 
 mod applier;
 mod failed_command;
@@ -39,30 +40,31 @@ use crate::config::system_reason;
 use crate::node::Node;
 use applier::{Applier, Stop};
 
-/// A read waits no longer: acknowledgements are due, and somebody may want the thread.
+/// Maximum time that a read waits: acknowledgements may be due, and another thread may want this
+/// one to stop.
 const READ_WAIT: Duration = Duration::from_millis(200);
-/// Bytes that are read at a time.
+/// Number of bytes that are read at a time.
 const READ_BYTES: usize = 256 << 10;
-/// The version of Valkey that this server says it is: a Valkey primary writes its snapshot for it. Redis primaries
-/// pass it over.
+/// The version of Valkey that this server claims: a Valkey primary writes its snapshot for that
+/// version. Redis primaries ignore it.
 const VERSION: &str = "9.0.0";
-/// Bytes that wait to be applied keep no more memory than this once they are.
+/// Maximum memory that the buffer of unapplied bytes keeps after they are applied.
 const WAITING_BYTES_KEPT: usize = 1 << 20;
 
-/// Why a connection is of no use any more.
+/// Why a connection ended.
 #[derive(Debug)]
 enum Lost {
-    /// The system says so; or the primary closed it.
+    /// An error of the system, or the primary closed the connection.
     Io(io::Error),
-    /// The primary said what ends it.
+    /// The primary sent an error that ends the connection.
     Failure(Failure),
-    /// What the primary sent cannot be applied: its data is needed anew.
+    /// What the primary sent cannot be applied: a full sync is needed.
     Broken(String),
-    /// What the primary has may not take the place of what is here.
+    /// The primary's data may not replace the data here.
     Refused(String),
-    /// What the primary has cannot be held here as this server is configured.
+    /// This server's configuration cannot hold the primary's data.
     Unfit(String),
-    /// Somebody wants the thread.
+    /// Another thread wants this one to stop.
     Stopped,
 }
 
@@ -87,7 +89,7 @@ impl From<Stop> for Lost {
     }
 }
 
-/// One connection to the primary.
+/// Follows the primary over one connection.
 pub(super) fn follow(following: &Following) -> Ended {
     let Some(node) = following.node() else {
         return Ended::Again;
@@ -133,7 +135,7 @@ pub(super) fn follow(following: &Following) -> Ended {
     }
 }
 
-/// A connection to a primary, encrypted where `tls-replication` says so.
+/// Connects to a primary, encrypted if `tls-replication` says so.
 fn connect(node: &Node, host: &str, port: u16) -> io::Result<Arc<dyn Conduit>> {
     let config = node.core.config.current();
     let timeout = Duration::from_secs(u64::from(config.replication.timeout_s.max(1)));
@@ -158,7 +160,7 @@ fn connect(node: &Node, host: &str, port: u16) -> io::Result<Arc<dyn Conduit>> {
     Err(last)
 }
 
-/// The connection after a handshake in which both ends show certificates.
+/// Encrypts the connection by a handshake in which both ends show certificates.
 fn encrypt(node: &Node, socket: &TcpStream) -> io::Result<Arc<dyn Conduit>> {
     let encryption = node.replication.own.encryption(node, None);
     let Some(encryption) = encryption.map_err(io::Error::other)? else {
@@ -180,14 +182,14 @@ struct Connection<'f> {
     node: Arc<Node>,
     socket: Arc<dyn Conduit>,
     machine: Follower,
-    /// Where the stream is continued, if the primary agrees.
+    /// Where to continue the stream, if the primary agrees.
     from: Option<Source>,
-    /// Received, and not taken yet.
+    /// Bytes that were received and not consumed yet.
     input: Vec<u8>,
     room: Vec<u8>,
 }
 
-/// What the primary sent; content is put elsewhere.
+/// What the primary sent; its content is stored elsewhere.
 enum Step {
     OwnLink(u16),
     Continues(Option<ReplicationId>),
@@ -229,7 +231,7 @@ impl<'f> Connection<'f> {
         self.node.core.clock.monotonic_ms()
     }
 
-    /// Tells the operator why the connection ended.
+    /// Logs why the connection ended.
     fn tell(&self, lost: &Lost) {
         let log = &self.node.core.log;
         match lost {
@@ -241,7 +243,7 @@ impl<'f> Connection<'f> {
             Lost::Broken(reason) => log.warning(format_args!(
                 "What the primary sent cannot be applied, its data is needed anew: {reason}"
             )),
-            // Said by who refuses.
+            // The code that refuses logs this.
             Lost::Refused(_) | Lost::Unfit(_) | Lost::Stopped => {}
         }
     }
@@ -274,7 +276,7 @@ impl<'f> Connection<'f> {
         }
     }
 
-    /// What the primary sends next; what it consists of is added to `content`.
+    /// Returns the next step of the primary's bytes, and appends its content to `content`.
     fn next_step(&mut self, content: &mut Vec<u8>) -> Result<Step, Lost> {
         let mut start = 0;
         loop {
@@ -308,7 +310,7 @@ impl<'f> Connection<'f> {
         }
     }
 
-    /// Sends what is to be sent, and waits a while for more.
+    /// Sends what is due, and waits a while for more bytes.
     fn receive(&mut self) -> Result<(), Lost> {
         if self.following.is_stopping() || self.node.is_stopping() {
             return Err(Lost::Stopped);
@@ -347,7 +349,7 @@ impl<'f> Connection<'f> {
         Ok(())
     }
 
-    /// The stream goes on from where the data here is, under another name if one is given.
+    /// Continues the stream from the offset of the data here, under another ID if one is given.
     fn continues(
         &mut self,
         id: Option<ReplicationId>,
@@ -375,7 +377,7 @@ impl<'f> Connection<'f> {
         Ok(())
     }
 
-    /// Takes the primary's data in the place of what is here.
+    /// Replaces the data here with the primary's.
     fn take_snapshot(
         &mut self,
         id: ReplicationId,
@@ -402,7 +404,7 @@ impl<'f> Connection<'f> {
         self.node
             .replication
             .set_history(History { id, second: None });
-        // Whatever comes later is another matter.
+        // The permission to discard data holds for this full sync only.
         let _used_up = self.following.take_discard();
         applier.keep_all();
         applier.begin_stream(source_of(id, offset, database))?;
@@ -413,11 +415,11 @@ impl<'f> Connection<'f> {
         Ok(())
     }
 
-    /// What is at stake.
+    /// Returns what a full sync would replace.
     fn held(&self, applier: &mut Applier<'_>) -> Held {
         let stream = stream_here(&self.node).map(|here| (id_of(&here), here.offset));
         let accepts_older = self.node.core.config.current().replication.accepts_older;
-        // A part of somebody's data is nothing to be kept.
+        // A partial copy of a primary's data is not worth keeping.
         let has_data = !self.node.core.env.followed.is_broken() && applier.has_data();
         Held {
             stream,
@@ -426,7 +428,7 @@ impl<'f> Connection<'f> {
         }
     }
 
-    /// Has the log say how far the stream is applied, and the next acknowledgement.
+    /// Notes in the log, and for the next acknowledgement, how far the stream is applied.
     fn tell_applied(&mut self, applier: &mut Applier<'_>) -> Result<(), Lost> {
         applier.keep_up()?;
         applier.write_out()?;
@@ -490,12 +492,12 @@ impl<'f> Connection<'f> {
     }
 }
 
-/// The stream that the data here is of, and how much of it.
+/// Returns the stream that the data here is of, and its offset.
 fn stream_here(node: &Node) -> Option<Source> {
     let followed = &node.core.env.followed;
     match followed.get() {
         None if followed.is_broken() => None,
-        // Its own: it was a primary.
+        // The node's own stream: it was a primary.
         None => {
             let (id, offset) = node.replication.stream.resume(node)?;
             Some(source_of(id, offset, 0))
@@ -518,7 +520,8 @@ fn id_of(source: &Source) -> ReplicationId {
     ReplicationId::parse(&source.id).unwrap_or(ReplicationId::NONE)
 }
 
-/// The node takes writes from here on: says in the log that its data is of nobody's stream any more.
+/// Notes in the log that the data belongs to no followed stream any more. The node takes writes
+/// from here on.
 pub(super) fn end_following(node: &Node) {
     let followed = &node.core.env.followed;
     if followed.get().is_none() && !followed.is_broken() {
@@ -528,7 +531,7 @@ pub(super) fn end_following(node: &Node) {
     state(node, &OWN);
 }
 
-/// States a place in the stream to the log, if there is one.
+/// Appends a position in the stream to the log, if there is one.
 fn state(node: &Node, source: &Source) {
     let Some(log) = node.keeping.log_in_use.get() else {
         return;

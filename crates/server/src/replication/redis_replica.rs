@@ -1,4 +1,5 @@
-//! Serves a replica that speaks PSYNC: a thread of its own for each, from the moment its connection leaves its worker.
+//! Serves a replica that speaks PSYNC: one thread for each, from the moment its connection leaves
+//! its worker.
 //!
 //! ```text
 //!   PSYNC id offset ──► is that in the log? ──► +CONTINUE ─────────────────────────────► the stream from there
@@ -7,10 +8,11 @@
 //! ```
 //!
 //! Invariants
-//!  1. It holds a cursor, one piece of the log and what that is as commands: a slow replica stops nobody but itself.
-//!     Only a frame that is longer than a piece is held as a whole.
-//!  2. What a replica acknowledges counts only after the data that it was given: before, it is not online.
-//!  3. An offset is acknowledged as the sequence of the last frame whose bytes are all below it.
+//!  1. The thread holds a cursor, one piece of the log and that piece as commands: a slow replica
+//!     delays only itself. Only a frame that is longer than a piece is held as a whole.
+//!  2. A replica's acknowledgements count only after it has loaded the data of its full sync:
+//!     before that it is not online.
+//!  3. An offset is acknowledged as the sequence of the last frame whose bytes all lie below it.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -37,32 +39,34 @@ use crate::config::system_reason;
 use crate::identity;
 use crate::node::Node;
 
-/// A replica that waits is sent an empty line so often: it takes nothing else for a sign of life.
+/// Period of the empty lines that a waiting replica is sent: it accepts nothing else as a sign of
+/// life.
 const ALIVE: Duration = Duration::from_secs(1);
-/// How often it is looked whether a checkpoint is there.
+/// How often the thread checks whether a checkpoint is ready.
 const LOOK: Duration = Duration::from_millis(20);
 /// The longest sleep of a thread with nothing to send.
 const SLEEP: Duration = Duration::from_secs(1);
-/// Read from a replica at a time: acknowledgements are short.
+/// Number of bytes that are read from a replica at a time: acknowledgements are short.
 const INPUT_BYTES: usize = 4096;
-/// A replica sends nothing that is longer.
+/// Maximum number of unconsumed input bytes: no replica sends longer requests.
 const INPUT_BYTES_MAX: usize = 64 << 10;
-/// So many ends of pieces are kept until they are acknowledged; with more the older ones are joined.
+/// Maximum number of ends of pieces that wait for an acknowledgement. Beyond it every second one is
+/// dropped.
 const MARKS_MAX: usize = 4096;
-/// Written to the socket at a time.
+/// Number of bytes that are written to the socket at a time.
 const WRITE_BYTES: usize = 64 << 10;
 
 /// Why a link ended.
 enum Ended {
-    /// As it should: somebody asked for it, or the replica wanted no more.
+    /// Normally: another thread ended it, or the replica closed it.
     Done,
     /// The connection is lost.
     Lost(io::Error),
-    /// It said nothing for too long.
+    /// The replica sent nothing for too long.
     Silent,
-    /// It sent what no replica sends.
+    /// The replica sent something that is not part of the protocol.
     Garbage,
-    /// It cannot be served.
+    /// The replica cannot be served.
     Unable(String),
 }
 
@@ -101,14 +105,14 @@ pub(super) fn serve(
     }
 }
 
-/// Where a replica serves clients.
+/// Returns where a replica serves clients.
 fn announced(client: &ClientRecord, request: &SyncRequest) -> (String, u16) {
     let host = request.hello.ip_address.clone();
     let host = host.unwrap_or_else(|| client.host().trim_matches(['[', ']']).to_owned());
     (host, request.hello.listening_port)
 }
 
-/// Tells the operator how a link ended.
+/// Logs how a link ended.
 fn tell(node: &Node, (host, port): (&str, u16), ended: &Ended) {
     let log = &node.core.log;
     match ended {
@@ -143,13 +147,13 @@ struct Link {
     batch: Batch,
     input: Vec<u8>,
     output: Vec<u8>,
-    /// So much of the output was sent.
+    /// Number of bytes of the output that were sent.
     sent: usize,
-    /// Ends of what was sent: offset and sequence, both rising.
+    /// Ends of sent pieces: offset and sequence, both ascending.
     marks: VecDeque<(u64, u64)>,
     acked: Ack,
     heard_ms: u64,
-    /// It has acknowledged something since the data was sent.
+    /// Whether it has acknowledged something since the data was sent.
     has_acked: bool,
 }
 
@@ -207,7 +211,7 @@ impl Link {
 
     fn run(&mut self) -> Result<(), Ended> {
         let (node, replication) = (Arc::clone(&self.node), &self.node.replication);
-        // The stream goes on from where the former primary's ended, once that is known.
+        // The stream continues from the end of the former primary's, as soon as that is known.
         while replication.role() == Role::TakingOver {
             if self.attached.is_stopping() {
                 return Err(Ended::Done);
@@ -259,15 +263,15 @@ impl Link {
         }
     }
 
-    /// Whether its stream is the one of which offsets are known.
+    /// Whether the offsets of its form of the stream are known.
     fn is_counted(&self) -> bool {
         self.form == self.node.replication.stream.form(&self.node)
     }
 
-    /// Whether what the replica has is part of the stream.
+    /// Decides whether the replica's position is part of the stream.
     fn decide(&self) -> Decision {
         let replication = &self.node.replication;
-        // Offsets of another form are others.
+        // Another form of the stream has other offsets.
         let Some((oldest, end)) = replication.stream.reach().filter(|_| self.is_counted()) else {
             return Decision::Full(FullCause::Asked);
         };
@@ -292,7 +296,7 @@ impl Link {
         decide(&history, &asked)
     }
 
-    /// Sends a checkpoint; from where the stream goes on after it.
+    /// Sends a checkpoint. Returns a transcoder that is placed where the stream continues after it.
     fn give_everything(&mut self, log: &Arc<Log>, cause: FullCause) -> Result<Transcoder, Ended> {
         let node = Arc::clone(&self.node);
         node.core.log.notice(format_args!(
@@ -311,7 +315,8 @@ impl Link {
         if !self.request.is_old {
             let id = match self.is_counted() {
                 true => node.replication.stream.names(&node).id,
-                // Its offsets are known by nobody: it shall not come back with them.
+                // No node keeps these offsets, so a new ID prevents the replica from reconnecting
+                // with them.
                 false => new_id(&mut Prng::from_os()),
             };
             let line = format!("+FULLRESYNC {id} {}\r\n", place.offset);
@@ -321,13 +326,13 @@ impl Link {
         self.drain()?;
         self.send_data(&source)?;
         let mut transcoder = Transcoder::new(self.form, place).for_reader(self.peer);
-        // Whoever saw the time before the cut has written by now.
+        // Every thread that read the time before the cut has written by now.
         transcoder.hide(source.manifest.overlap().up_to(log.tail()));
         self.marks.push_back((place.offset, place.sequence));
         Ok(transcoder)
     }
 
-    /// Waits until the checkpoint is there. The replica is sent empty lines meanwhile.
+    /// Waits until the checkpoint is ready, and sends empty lines to the replica meanwhile.
     fn wait_for(&mut self, making: &Arc<Making>) -> Result<Arc<Source>, Ended> {
         let mut alive_ms = self.now_ms();
         loop {
@@ -380,7 +385,7 @@ impl Link {
             self.output
                 .extend_from_slice(format!("$EOF:{mark}\r\n").as_bytes());
         } else {
-            // It is written once for its length: it is the same each time.
+            // The file is first written to nowhere to learn its length. It is the same each time.
             let counted = write(&mut io::sink()).map_err(Ended::Unable)?;
             let line = format!("${}\r\n", counted.bytes);
             self.output.extend_from_slice(line.as_bytes());
@@ -403,7 +408,8 @@ impl Link {
         counts
             .output_bytes
             .fetch_add(written.bytes, Ordering::Relaxed);
-        // Behind a mark the stream begins when the replica says that it has loaded the data.
+        // If the file ends with a mark, the stream begins when the replica acknowledges that it has
+        // loaded the data.
         self.has_acked = !waits_for_ack;
         self.heard();
         Ok(())
@@ -473,12 +479,12 @@ impl Link {
         }
     }
 
-    /// All there is was sent.
+    /// Marks the replica as online, because the whole log was sent.
     fn settle(&self, node: &Arc<Node>, log: &Arc<Log>) -> Result<(), Ended> {
         if self.attached.replica().state() != ReplicaState::Online {
             self.attached.set_state(ReplicaState::Online);
         }
-        // Another log is in use, and nothing goes to this one any more.
+        // Another log is in use, and nothing is appended to this one any more.
         if !node.replication.stream.is_of(node, log) {
             return Err(Ended::Unable(
                 "the log it is served from has ended".to_owned(),
@@ -490,10 +496,10 @@ impl Link {
     fn note_mark(&mut self, offset: u64, sequence: u64) {
         self.attached.note_sent(sequence);
         match self.marks.back_mut() {
-            // A frame without bytes is as far as the one before it.
+            // A frame without bytes has the offset of the frame before it.
             Some(last) if last.0 == offset => {
                 last.1 = sequence;
-                // It has that already, and will not say so again.
+                // The replica has acknowledged this offset already, and will not do so again.
                 if self.acked.offset >= offset {
                     self.note_ack(self.acked.offset, None);
                 }
@@ -528,7 +534,7 @@ impl Link {
             durable,
             offset: offset.max(self.acked.offset),
         };
-        // The one that is reached stays: frames without bytes may follow it.
+        // The mark that was reached stays: frames without bytes may follow it.
         let kept = offset.min(on_disk.unwrap_or(u64::MAX));
         while self.marks.get(1).is_some_and(|(end, _)| *end <= kept) {
             self.marks.pop_front();
@@ -537,7 +543,7 @@ impl Link {
         self.attached.ack(self.acked, now_unix_ms);
     }
 
-    /// Takes what the replica sent.
+    /// Receives and handles what the replica sent.
     fn receive(&mut self) -> Result<(), Ended> {
         let mut buffer = [0; INPUT_BYTES];
         while let Some(count) = self.connection.receive(&mut buffer)? {
@@ -591,7 +597,8 @@ impl Link {
         self.heard_ms = self.now_ms();
     }
 
-    /// Ends a link of which nothing was heard for too long. One that came with SYNC says nothing.
+    /// Ends the link if the replica sent nothing for too long. A replica that connected with SYNC
+    /// never sends anything.
     fn check_silence(&self) -> Result<(), Ended> {
         let timeout_s = self.node.core.config.current().replication.timeout_s;
         let silent_ms = self.now_ms().saturating_sub(self.heard_ms);
@@ -601,7 +608,7 @@ impl Link {
         Ok(())
     }
 
-    /// Sends what the socket takes.
+    /// Sends as much as the socket accepts.
     fn push(&mut self) -> Result<(), Ended> {
         while self.sent < self.output.len() {
             let count = self.connection.send(&self.output[self.sent..])?;
@@ -619,7 +626,7 @@ impl Link {
         Ok(())
     }
 
-    /// Sends all there is. Time without progress is limited.
+    /// Sends the whole output. The time without progress is limited.
     fn drain(&mut self) -> Result<(), Ended> {
         let mut moved_ms = self.now_ms();
         let timeout_s = self.node.core.config.current().replication.timeout_s;
@@ -647,7 +654,7 @@ impl Link {
     }
 }
 
-/// What a request of a replica acknowledges: `REPLCONF ACK offset [FACK offset]`.
+/// Returns what a replica's request acknowledges: `REPLCONF ACK offset [FACK offset]`.
 fn acknowledged(request: &protocol::Request<'_>) -> Option<(u64, Option<u64>)> {
     let is = |at: usize, word: &str| {
         let arg = request.arg(at);
@@ -664,11 +671,11 @@ fn acknowledged(request: &protocol::Request<'_>) -> Option<(u64, Option<u64>)> {
     Some((number(2)?, on_disk))
 }
 
-/// What the file tells of its writer.
+/// Returns the fields of the RDB file that describe its writer.
 fn origin(node: &Node, source: &Source) -> Vec<(&'static str, Vec<u8>)> {
     let seconds = source.manifest.created_unix_ms / 1000;
     let history = node.replication.stream.names(node);
-    // With none the next command has a SELECT in front.
+    // If there is none, the next command is preceded by a SELECT.
     let database = source.place.database.unwrap_or(0);
     vec![
         ("redis-ver", identity::redis_version().as_bytes().to_vec()),
@@ -681,7 +688,7 @@ fn origin(node: &Node, source: &Source) -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// The RDB file on its way.
+/// Writes the RDB file to the link.
 struct ToReplica<'l> {
     link: &'l mut Link,
     lost: &'l mut Option<Ended>,

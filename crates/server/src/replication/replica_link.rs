@@ -6,8 +6,9 @@
 //!      └──────────────── ack: appended, durable, applied ◄───────────┴────────────┘
 //! ```
 //!
-//! What is received is appended and applied before more is read: what waits is in the sockets, and its memory is theirs.
-//! While the thread is long in one step (a checkpoint is loaded), another one says that this node is alive.
+//! What is received is appended and applied before more is read: data that waits stays in the
+//! buffers of the sockets. During a long step (loading a checkpoint) a second thread sends signs of
+//! life.
 
 use std::fmt;
 use std::io;
@@ -28,41 +29,44 @@ use super::session::{
 use super::verify::Saying;
 use crate::replica_reads::Standing;
 
-/// Received frames of so many bytes are acknowledged as appended before they are applied.
+/// Received frames of at least this many bytes are acknowledged as appended before they are
+/// applied.
 const EARLY_ACK_BYTES: usize = 64 << 10;
-/// How long a message is waited for while something appended is not durable yet, and otherwise.
+/// How long to wait for a message: short while something appended is not durable yet, otherwise
+/// long.
 const SHORT_LOOK: Duration = Duration::from_millis(20);
 const LONG_LOOK: Duration = Duration::from_millis(200);
-/// How often a node that is busy says that it is alive.
+/// Period of the pings that a node sends during a long step.
 const BUSY_PING: Duration = Duration::from_secs(1);
-/// How often a node says so that is in a full sync.
+/// Period of the pings that a node sends during a full sync.
 const SYNC_PING_MS: u64 = 1_000;
-/// How often that thread looks whether it may end.
+/// How often the pinging thread checks whether the step has ended.
 const BUSY_LOOK: Duration = Duration::from_millis(5);
-/// So many connections in a row that came to nothing, and whoever runs this looks again what the primary is.
+/// After this many failed connections in a row `follow` returns, and its caller finds the primary
+/// again.
 const FAILURES_MAX: u32 = 4;
 
-/// What the link of a replica needs of the server.
+/// What a replica's link needs of the server.
 pub(crate) trait ReplicaHome: Send + Sync {
-    /// Who this node is for that peer, and the key of its links.
+    /// The identity that this node shows to that peer, and the key of its links.
     ///
     /// # Errors
-    /// Why there can be no link.
+    /// Why no link is possible.
     fn identity(&self, peer: IpAddr) -> io::Result<Identity>;
 
-    /// A connection to the port of the primary's links.
+    /// Connects to the port of the primary's links.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the system.
     fn dial(&self) -> io::Result<TcpStream>;
 
-    /// The connection by which the primary is followed now, for who wants to end it.
+    /// Publishes the connection to the primary, so that other threads can end it.
     fn connected(&self, conduit: Option<Arc<dyn Conduit>>);
 
-    /// Whether to follow no longer.
+    /// Whether following has to stop.
     fn is_stopping(&self) -> bool;
 
-    /// Sleeps; whether to go on.
+    /// Sleeps, and returns whether to go on.
     fn pause(&self, time: Duration) -> bool;
 
     /// `repl-timeout`.
@@ -71,121 +75,129 @@ pub(crate) trait ReplicaHome: Send + Sync {
     /// Milliseconds since 1970 UTC.
     fn now_ms(&self) -> u64;
 
-    /// Where the replica stands now, and what of its log.
+    /// Notes the replica's state, and how far its log is.
     fn note(&self, state: State, log: OwnLog, is_online: bool);
 
-    /// How far the replica is, and in which term. Told after each message: whoever reads at quorum waits for it.
+    /// Notes how far the replica is, and in which term. Called after each message, because reads at
+    /// level quorum wait for it.
     fn note_standing(&self, standing: Standing) {
         let _nobody_waits = standing;
     }
 
-    /// Whether a primary of this term may be followed.
+    /// Whether this node may follow a primary of this term.
     fn accepts(&self, term: u64) -> bool;
 
-    /// The log here goes on with the primary's from where it ends, or is rewound to.
+    /// Checks that this log may continue with the primary's, from its end or from where it is
+    /// rewound to.
     ///
     /// # Errors
     /// Why it must not.
     fn goes_on(&self) -> Result<(), String>;
 
-    /// Whether only what is committed is applied.
+    /// Whether only committed frames are applied.
     fn applies_committed_only(&self) -> bool;
 
-    /// A primary of the present term has told this node what is committed, and it has all of that.
+    /// Notes that this node has everything up to `committed`, as a primary of the present term
+    /// says.
     fn note_committed(&self, committed: u64);
 
-    /// A message came.
+    /// Notes that a message was received.
     fn heard(&self);
 
-    /// The primary hands its office over: this node takes it as soon as the link has ended.
+    /// Notes that the primary hands over its office: this node takes the office as soon as the link
+    /// has ended.
     fn take_over(&self);
 
-    /// The primary will want keys of these groups at a digest point.
+    /// Notes that the primary will want the keys of these groups at a digest point.
     fn note_wanted(&self, number: u64, groups: Vec<u16>);
 
-    /// What the primary is to hear about digest points.
+    /// Takes the answers about digest points that are to be sent to the primary.
     fn take_sayings(&self) -> Vec<Saying>;
 
-    /// A line for the operator.
+    /// Writes a line to the server log.
     fn tell(&self, is_warning: bool, line: fmt::Arguments<'_>);
 }
 
 /// The log and the data of a replica.
 pub(crate) trait ReplicaData {
-    /// What this node has.
+    /// What this node has, for the request to attach.
     fn attach(&mut self) -> Attach;
 
-    /// How far it is.
+    /// How far this node's log is.
     fn log(&self) -> OwnLog;
 
-    /// Appends frames of a primary of this term to the log, as they are.
+    /// Appends frames of a primary of this term to the log, unchanged.
     ///
     /// # Errors
-    /// Why they are not: nothing was appended.
+    /// Why the frames cannot be appended. Nothing was appended then.
     fn append(&mut self, term: u64, first: u64, bytes: &[u8]) -> Result<(), String>;
 
-    /// Applies what was appended, as far as whole frames of it end no later than that.
+    /// Applies the appended frames that end at or before `up_to`.
     ///
     /// # Errors
-    /// Why no more can be applied: this node is given everything anew.
+    /// Why no more can be applied. This node needs a full sync then.
     fn apply(&mut self, up_to: u64) -> Result<(), String>;
 
-    /// When the frame was written that was applied last, in milliseconds since 1970 UTC by the primary's clock.
+    /// When the last applied frame was written, in milliseconds since 1970 UTC by the primary's
+    /// clock.
     fn applied_unix_ms(&self) -> u64;
 
-    /// Keeps apart what the log has from a sequence on, truncates it, and has the data as they were there.
+    /// Saves the log from a sequence on to a separate place, truncates the log, and restores the
+    /// data as of that sequence.
     ///
     /// # Errors
-    /// Why not: this node is given everything anew.
+    /// Why that is not possible. This node needs a full sync then.
     fn rewind(&mut self, to: u64) -> Result<(), String>;
 
-    /// A full sync begins, or goes on where what was received of it ends.
+    /// Begins a full sync, or resumes one where its received data ends.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// Why it cannot begin.
     fn begin_sync(&mut self, full: &Full, primary: TermId) -> Result<(), String>;
 
-    /// What is kept of a full sync of a primary whose link broke.
+    /// Returns what is kept of a full sync from a primary whose link broke.
     fn kept_sync(&mut self, primary: TermId) -> Option<Resume>;
 
-    /// A piece of a part file.
+    /// Takes a piece of a part file.
     ///
     /// # Errors
-    /// Why it is not kept.
+    /// Why the piece is not kept.
     fn block(&mut self, block: &Block<'_>) -> Result<(), String>;
 
-    /// A part is whole.
+    /// Takes the end of a part file.
     ///
     /// # Errors
-    /// Why it is not kept.
+    /// Why the part is not kept.
     fn end_part(&mut self, end: &Block<'_>) -> Result<(), String>;
 
-    /// All is there: it replaces what this node had.
+    /// Replaces this node's data with the full sync, which is complete.
     ///
     /// # Errors
-    /// Why it does not; then this node has what it had, or is given everything anew.
+    /// Why it does not. This node then has its former data, or needs a full sync.
     fn end_sync(&mut self, end: &SyncEnd<'_>) -> Result<(), String>;
 
-    /// All copies of the data have the log up to here: a copy of the log alone begins there from now on.
+    /// Truncates the front of a log-only copy at `to`: all copies of the data have the log up to
+    /// there.
     fn trim(&mut self, to: u64);
 
-    /// The link ended: what is half received is forgotten.
+    /// Forgets a partly received piece, because the link ended.
     fn forget_piece(&mut self);
 }
 
-/// Why following ended.
+/// Why `follow` ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// It was to.
+    /// The caller stopped it.
     Stopped,
     /// The primary refused this replica.
     Refused(Refusal),
-    /// Nothing came of several connections in a row: it may be no such primary any more.
+    /// Several connections in a row failed: that node may not be a primary any more.
     Unreachable,
 }
 
-/// Follows a primary over its own link until that is to end, or comes to nothing. `may_discard`: an operator asked for it,
-/// so unrelated data may be given up, once.
+/// Follows a primary over its own link until the caller stops it, the primary refuses, or
+/// connections fail repeatedly. `may_discard`: an operator asked to follow this primary, so
+/// unrelated data may be discarded, once.
 pub(crate) fn follow(
     home: &dyn ReplicaHome,
     data: &mut dyn ReplicaData,
@@ -201,7 +213,7 @@ pub(crate) fn follow(
         primary: TermId::default(),
         said_ms: 0,
     };
-    // The one action is to connect.
+    // The only action is to connect.
     let _connect = following.machine.follow(may_discard, home.now_ms());
     let ended = following.run();
     home.connected(None);
@@ -212,19 +224,19 @@ struct Follow<'f> {
     home: &'f dyn ReplicaHome,
     data: &'f mut dyn ReplicaData,
     machine: Replica,
-    /// Connections in a row that came to nothing.
+    /// Failed connections in a row.
     failures: u32,
-    /// What this node has is no use: it asks for everything.
+    /// Whether this node's data is unusable, so that it asks for a full sync.
     is_broken: bool,
-    /// How far the primary's clock is before the own one.
+    /// How far the primary's clock is ahead of this node's.
     primary_ahead_ms: i64,
     /// Which node the primary is.
     primary: TermId,
-    /// When this node said last that it is there, in a full sync.
+    /// When this node last sent a ping during a full sync.
     said_ms: u64,
 }
 
-/// A link while it stands.
+/// A connected link.
 struct Link {
     reader: Reader,
     writer: Mutex<Writer>,
@@ -244,7 +256,7 @@ impl Follow<'_> {
                     if !self.home.pause(SHORT_LOOK) {
                         return Ended::Stopped;
                     }
-                    // A pause that is over: the one action is to connect.
+                    // The pause is over: the only action is to connect.
                     let _connect = self.machine.on_tick(self.home.now_ms());
                 }
             }
@@ -263,7 +275,7 @@ impl Follow<'_> {
         });
     }
 
-    /// Connects, and follows as long as the link stands.
+    /// Connects, and follows until the link ends.
     fn connect(&mut self) {
         self.note();
         let ended = match self.open() {
@@ -330,7 +342,8 @@ impl Follow<'_> {
             let is_synced = log.durable == log.appended;
             reader.set_time(if is_synced { LONG_LOOK } else { SHORT_LOOK })?;
             if is_synced && matches!(self.machine.state(), State::Following) {
-                // Not only once nothing has come for long: the primary is heard more often than that, and WAITAOF waits.
+                // Not only after a time without messages: the primary may send often, and WAITAOF
+                // waits for this acknowledgement.
                 let actions = self.machine.on_log(log);
                 self.perform(actions, writer)?;
             }
@@ -381,7 +394,8 @@ impl Follow<'_> {
         }
     }
 
-    /// What comes of a full sync is not acknowledged piece by piece: the primary hears all the same that this node is there.
+    /// Pings the primary during a full sync, because the pieces of a full sync are not acknowledged
+    /// one by one.
     fn say_alive(&mut self, writer: &Mutex<Writer>) -> Result<(), LinkFault> {
         let now_ms = self.home.now_ms();
         let is_due = now_ms < self.said_ms || now_ms - self.said_ms >= SYNC_PING_MS;
@@ -396,7 +410,8 @@ impl Follow<'_> {
         self.send(&ping, writer)
     }
 
-    /// The primary hands its office over, to a replica that has all of its log.
+    /// Answers a primary that hands over its office. This node accepts if it has all of the
+    /// primary's log.
     fn answer_takeover(&self, sequence: u64, writer: &Mutex<Writer>) -> Result<(), LinkFault> {
         let log = self.data.log();
         let has_all =
@@ -409,7 +424,8 @@ impl Follow<'_> {
         Ok(())
     }
 
-    /// A primary of an older term than is known here is not followed: it does not know yet that it is one no more.
+    /// Refuses a primary of an older term than this node knows: that primary has not noticed yet
+    /// that it was replaced.
     fn check_term(&self, message: &Message<'_>) -> Result<(), LinkFault> {
         let term = match message {
             Message::Continue { term, .. } => *term,
@@ -433,7 +449,8 @@ impl Follow<'_> {
         }
     }
 
-    /// How old what is applied is, where more was received.
+    /// Returns the age of the applied data in milliseconds, or 0 if all that was received is
+    /// applied.
     fn lag_ms(&self) -> u32 {
         let log = self.data.log();
         if log.applied >= log.appended {
@@ -455,7 +472,7 @@ impl Follow<'_> {
         })
     }
 
-    /// Does what the state machine asks for, and tells it what came of it.
+    /// Performs the actions of the state machine, and feeds the results back to it.
     fn perform<'m>(
         &mut self,
         actions: Vec<Action<'m>>,
@@ -545,12 +562,12 @@ impl Follow<'_> {
             let early = self.machine.on_log(self.data.log());
             told = self.perform(early, writer);
         }
-        // What is in the log is applied, whether or not the link still stands.
+        // What is in the log is applied even if the link has ended.
         let next = self.apply();
         told.and(next)
     }
 
-    /// Applies what may be.
+    /// Applies the frames that may be applied.
     fn apply<'m>(&mut self) -> Result<Vec<Action<'m>>, LinkFault> {
         let committed = self.machine.committed();
         let up_to = match self.home.applies_committed_only() {
@@ -567,7 +584,8 @@ impl Follow<'_> {
         Ok(self.machine.on_log(log))
     }
 
-    /// What this node has is no use any more: the link ends, and the next one asks for everything.
+    /// If a step failed, marks this node's data as unusable: the link ends, and the next one asks
+    /// for a full sync.
     fn check_data(&mut self, done: Result<(), String>, what: &str) -> Result<(), LinkFault> {
         done.map_err(|reason| {
             self.is_broken = true;
@@ -591,7 +609,7 @@ impl Follow<'_> {
     }
 }
 
-/// Does something that may take long, while another thread says over the link that this node is alive.
+/// Runs a step that may take long, while another thread sends pings over the link.
 #[allow(
     clippy::disallowed_methods,
     reason = "a thread that ends with the step"
@@ -611,13 +629,13 @@ fn while_alive<R>(writer: &Mutex<Writer>, home: &dyn ReplicaHome, step: impl FnO
                         echo_unix_ms: 0,
                     };
                     let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
-                    // Whoever reads next finds out that the link is gone.
+                    // The thread that reads next notices that the link has ended.
                     let _gone = writer.send(&ping, &|| !is_done.load(Ordering::Acquire));
                 }
             }
         };
         let speaker = std::thread::Builder::new().name("link-alive".into());
-        // Without one the primary may lose patience, which costs a connection.
+        // Without this thread the primary may time out, which costs a connection.
         let _refused = speaker.spawn_scoped(scope, speak);
         let result = step();
         is_done.store(true, Ordering::Release);

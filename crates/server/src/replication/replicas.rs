@@ -1,14 +1,16 @@
-//! The replicas of this node: who they are, how far each is, and who waits for that.
+//! The replicas of this node: their identity, how far each is, and the clients that wait for them.
 //!
-//! A thread per link serves each of them. It registers the replica, says how far it is, and goes away by dropping
-//! what it got. Everybody else reads here: INFO, ROLE, WAIT, the rule that a write needs so many replicas.
+//! One thread per link serves each replica. It registers the replica, publishes its progress, and
+//! removes it by dropping the handle. All other code reads: INFO, ROLE, WAIT, the rule that a write
+//! needs a number of replicas.
 //!
-//! Positions are sequences of the log, so that replicas of both protocols count alike. Beside them stands the
-//! offset that clients see.
+//! Positions are sequences of the log, so replicas of both protocols are comparable. The offset
+//! that clients see is kept as well.
 //!
-//! Who waits for replicas stands in a list; whoever hears of progress answers those for whom it is enough. Nobody
-//! polls. Order: a link thread writes its positions before it looks at the list, and who waits enters the list
-//! before it looks at the positions; so one of them sees the other.
+//! Clients that wait for replicas are in a list. The thread that notes progress answers those whose
+//! condition is met, so no thread polls. Order: a link thread writes its positions before it reads
+//! the list, and a waiter enters the list before it reads the positions; so one of them sees the
+//! other.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -16,32 +18,32 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engine::{ClientRecord, Copies, Progress, Waiter};
 
-/// Which protocol a link speaks.
+/// Protocol of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The own one.
+    /// iolite's own protocol.
     Own,
     /// Redis' PSYNC.
     Redis,
 }
 
-/// How far a replica's link is.
+/// State of a replica's link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ReplicaState {
-    /// It says who it is.
+    /// The replica identifies itself.
     Handshake,
-    /// It waits for data to be sent.
+    /// The replica waits for the data.
     Waiting,
-    /// The data to be sent is being written.
+    /// The data for the replica is being written.
     Cutting,
-    /// It is being sent the data.
+    /// The data is being sent.
     Sending,
-    /// It is sent the log from files.
+    /// The log is being sent from files.
     CatchingUp,
-    /// It is sent the log as it grows.
+    /// The log is being sent as it grows.
     Online,
-    /// It was online and lacks more than the log has: it is about to be given the data again.
+    /// It was online and lacks more than the log has: a full sync follows.
     Recovery,
 }
 
@@ -66,7 +68,7 @@ impl ReplicaState {
         }
     }
 
-    /// Our word.
+    /// iolite's own word.
     #[must_use]
     pub fn own_word(self) -> &'static str {
         match self {
@@ -80,43 +82,43 @@ impl ReplicaState {
         }
     }
 
-    /// Whether it is sent the log.
+    /// Whether the log is being sent to it.
     #[must_use]
     pub fn is_online(self) -> bool {
         matches!(self, Self::CatchingUp | Self::Online)
     }
 }
 
-/// A replica that is about to be served.
+/// A replica that is about to be registered.
 pub struct NewReplica {
-    /// Its connection, where it came in as a client.
+    /// Its connection, or `None` if it did not connect as a client.
     pub client: Option<Arc<ClientRecord>>,
-    /// What its link speaks.
+    /// Protocol of its link.
     pub kind: Kind,
-    /// Where it serves clients, as it says: address ...
+    /// Where it serves clients, as it announced: address ...
     pub host: String,
-    /// ... and port; 0 where it did not say.
+    /// ... and port; 0 if not announced.
     pub port: u16,
 }
 
-/// What a replica says that it has.
+/// What a replica acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ack {
-    /// Up to this sequence its readers see everything.
+    /// Sequence up to which its readers see everything.
     pub applied: u64,
-    /// Up to this sequence it is on its disk; 0 where it does not say.
+    /// Sequence up to which its log is on its disk; 0 if it does not report that.
     pub durable: u64,
-    /// What clients are shown.
+    /// The offset that clients are shown.
     pub offset: u64,
 }
 
-/// One replica. Written by its link's thread, read by any.
+/// One replica. Written by its link's thread, read by any thread.
 pub struct Replica {
-    /// Its number among all that ever were.
+    /// Its unique number; numbers are never reused.
     pub id: u64,
-    /// Its connection, where it came in as a client.
+    /// Its connection, or `None` if it did not connect as a client.
     pub client: Option<Arc<ClientRecord>>,
-    /// What its link speaks.
+    /// Protocol of its link.
     pub kind: Kind,
     /// Where it serves clients: address ...
     pub host: String,
@@ -136,7 +138,7 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// How far its link is.
+    /// State of its link.
     #[must_use]
     pub fn state(&self) -> ReplicaState {
         let word = usize::from(self.state.load(Ordering::Acquire));
@@ -144,13 +146,13 @@ impl Replica {
         known.unwrap_or(ReplicaState::Handshake)
     }
 
-    /// Up to which sequence it was sent the log.
+    /// Sequence up to which the log was sent to it.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// What it said last that it has.
+    /// Its last acknowledgement.
     #[must_use]
     pub fn acked(&self) -> Ack {
         Ack {
@@ -160,25 +162,25 @@ impl Replica {
         }
     }
 
-    /// Whether it has said anything yet.
+    /// Whether it has acknowledged anything yet.
     #[must_use]
     pub fn was_heard(&self) -> bool {
         self.acked_unix_ms.load(Ordering::Relaxed) > 0
     }
 
-    /// How long ago it said that.
+    /// Milliseconds since its last acknowledgement.
     #[must_use]
     pub fn lag_ms(&self, now_unix_ms: u64) -> u64 {
         now_unix_ms.saturating_sub(self.acked_unix_ms.load(Ordering::Relaxed))
     }
 
-    /// How old what its readers see is, where it says so.
+    /// The age of the data that its readers see, or `None` if it does not report that.
     #[must_use]
     pub fn behind_ms(&self) -> Option<u64> {
         Some(self.behind_ms.load(Ordering::Relaxed)).filter(|ms| *ms != u64::MAX)
     }
 
-    /// Has its link end.
+    /// Ends its link.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
         if let Some(stop) = &*lock(&self.stop) {
@@ -200,7 +202,7 @@ impl fmt::Debug for Replica {
     }
 }
 
-/// Called when something happens; set once.
+/// A callback that is set once.
 type Hook<T> = std::sync::OnceLock<Box<dyn Fn(T) + Send + Sync>>;
 
 /// All replicas of a node. See the module.
@@ -211,14 +213,14 @@ pub struct Replicas {
     last_id: AtomicU64,
     waits: Mutex<Vec<Arc<Waiter>>>,
     waits_count: AtomicUsize,
-    /// Called when somebody waits for replicas, which are to be asked how far they are.
+    /// Called when a client waits for replicas: they are to be asked how far they are.
     wanted: Hook<()>,
-    /// Called when replicas came, went or said how far they are.
+    /// Called when a replica was added or removed, or acknowledged something.
     moved: Hook<()>,
 }
 
 impl Replicas {
-    /// Takes a replica in. Who gets this serves it, and lets it go by dropping it.
+    /// Registers a replica. The caller serves it, and removes it by dropping the returned handle.
     #[must_use]
     pub fn register(self: &Arc<Self>, new: NewReplica) -> Attached {
         let replica = Arc::new(Replica {
@@ -251,13 +253,13 @@ impl Replicas {
         }
     }
 
-    /// All of them, the oldest first.
+    /// All replicas, the oldest first.
     #[must_use]
     pub fn all(&self) -> Vec<Arc<Replica>> {
         lock(&self.all).clone()
     }
 
-    /// How many there are.
+    /// Number of replicas.
     #[must_use]
     pub fn len(&self) -> usize {
         self.count.load(Ordering::SeqCst)
@@ -269,7 +271,7 @@ impl Replicas {
         self.len() == 0
     }
 
-    /// How many have the log up to a sequence.
+    /// Returns how many online replicas have the log up to a sequence.
     #[must_use]
     pub fn copies(&self, sequence: u64) -> Copies {
         let mut copies = Copies::default();
@@ -281,7 +283,8 @@ impl Replicas {
         copies
     }
 
-    /// How many are online and said so no longer ago than this.
+    /// Returns how many replicas are online and acknowledged something within the last
+    /// `lag_ms_max`.
     #[must_use]
     pub fn good_count(&self, now_unix_ms: u64, lag_ms_max: u64) -> usize {
         let all = lock(&self.all);
@@ -290,7 +293,7 @@ impl Replicas {
         all.iter().filter(is_good).count()
     }
 
-    /// Up to where the furthest one that is online has the log.
+    /// Returns the highest applied sequence among online replicas.
     #[must_use]
     pub fn furthest(&self) -> Option<u64> {
         let all = lock(&self.all);
@@ -298,7 +301,7 @@ impl Replicas {
         online.map(|one| one.acked().applied).max()
     }
 
-    /// Ends the links of all, or of those that `ends` names.
+    /// Ends the links of all replicas that `ends` selects.
     pub fn stop(&self, ends: impl Fn(&Replica) -> bool) {
         for replica in self.all() {
             if ends(&replica) {
@@ -307,17 +310,18 @@ impl Replicas {
         }
     }
 
-    /// Says who asks replicas how far they are.
+    /// Sets the callback that asks replicas how far they are.
     pub fn on_wanted(&self, hook: Box<dyn Fn(()) + Send + Sync>) {
         let _already_set = self.wanted.set(hook);
     }
 
-    /// Says who is told that replicas came, went or said how far they are.
+    /// Sets the callback for replicas that were added, were removed or acknowledged something.
     pub fn on_moved(&self, hook: Box<dyn Fn(()) + Send + Sync>) {
         let _already_set = self.moved.set(hook);
     }
 
-    /// Notes that somebody waits. `progress` is asked once more, after that: what came meanwhile counts.
+    /// Adds a waiter. Checks `progress` once more after that, because replicas may have advanced
+    /// meanwhile.
     pub fn wait(&self, waiter: &Arc<Waiter>, progress: &dyn Progress, answer: Answer<'_>) {
         let mut waits = lock(&self.waits);
         waits.retain(|one| one.waits());
@@ -333,14 +337,14 @@ impl Replicas {
         self.serve_waits(progress, answer);
     }
 
-    /// Whether anybody waits.
+    /// Whether any client waits.
     #[inline]
     #[must_use]
     pub fn has_waits(&self) -> bool {
         self.waits_count.load(Ordering::SeqCst) > 0
     }
 
-    /// Answers those who wait for no more than there is.
+    /// Answers the waiters whose condition is met.
     pub fn serve_waits(&self, progress: &dyn Progress, answer: Answer<'_>) {
         if !self.has_waits() {
             return;
@@ -353,7 +357,7 @@ impl Replicas {
             if !waiter.subject.is_reached(progress) {
                 return true;
             }
-            // Its time may be over just now, and then others answer.
+            // If its time is just over, another thread answers.
             if waiter.claim() {
                 let reply = waiter.subject.in_vain(progress);
                 answer(&waiter.subject.client, reply);
@@ -370,7 +374,7 @@ impl Replicas {
     }
 }
 
-/// How a client is answered that waited.
+/// Answers a client that waited.
 pub type Answer<'a> = &'a dyn Fn(&ClientRecord, Vec<u8>);
 
 impl fmt::Debug for Replicas {
@@ -379,7 +383,7 @@ impl fmt::Debug for Replicas {
     }
 }
 
-/// A replica that is being served, until this is dropped.
+/// A registered replica. Dropping this removes the replica.
 #[derive(Debug)]
 pub struct Attached {
     replicas: Arc<Replicas>,
@@ -393,30 +397,30 @@ impl Attached {
         &self.replica
     }
 
-    /// Says how far its link is.
+    /// Sets the state of its link.
     pub fn set_state(&self, state: ReplicaState) {
         self.replica.state.store(state as u8, Ordering::SeqCst);
         self.replicas.tell_moved();
     }
 
-    /// Says up to which sequence it was sent the log.
+    /// Notes the sequence up to which the log was sent to it.
     pub fn note_sent(&self, sequence: u64) {
         self.replica.sent.store(sequence, Ordering::Relaxed);
     }
 
-    /// Says how old what its readers see is, in milliseconds of this server's clock.
+    /// Notes the age of the data that its readers see, in milliseconds of this server's clock.
     pub fn note_behind(&self, ms: u64) {
         self.replica.behind_ms.store(ms, Ordering::Relaxed);
     }
 
-    /// Notes that it was heard of, without news of how far it is.
+    /// Notes a sign of life without a new position.
     pub fn note_heard(&self, now_unix_ms: u64) {
         self.replica
             .acked_unix_ms
             .store(now_unix_ms, Ordering::Relaxed);
     }
 
-    /// Notes what it says that it has.
+    /// Notes its acknowledgement.
     pub fn ack(&self, ack: Ack, now_unix_ms: u64) {
         let replica = &self.replica;
         replica.applied.store(ack.applied, Ordering::SeqCst);
@@ -426,7 +430,7 @@ impl Attached {
         self.replicas.tell_moved();
     }
 
-    /// Whether somebody waits to hear how far it is; asked for once.
+    /// Whether a client waits for its acknowledgement. Resets the flag.
     #[must_use]
     pub fn take_wants_ack(&self) -> bool {
         let wants_ack = &self.replica.wants_ack;
@@ -439,7 +443,8 @@ impl Attached {
         self.replica.stopping.load(Ordering::SeqCst)
     }
 
-    /// Says how the link's thread is woken when the link has to end. It is called at once where that is so.
+    /// Sets how the link's thread is woken when the link has to end. Calls `stop` at once if it has
+    /// to end already.
     pub fn stop_with(&self, stop: Box<dyn Fn() + Send>) {
         let mut place = lock(&self.replica.stop);
         let stop = place.insert(stop);

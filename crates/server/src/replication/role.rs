@@ -1,4 +1,4 @@
-//! Which part the node has, and what changes that: the one table of it.
+//! The roles of a node, and the one table of transitions between them.
 //!
 //! ```text
 //!            ┌──────── Unfollow ────────┐
@@ -10,25 +10,27 @@
 //!        Following ◄────────────────────┴────────── HandedOver ───────────┘
 //! ```
 //!
-//! A primary takes writes. Who follows refuses them. While one takes over from the other, writes wait at the gate.
+//! A primary takes writes. A replica refuses them. During a change between the two, writes wait at
+//! the gate.
 //!
-//! Under a control group every role goes to `Sealed` by `Seal`, and from there by `Follow` or `Unfollow`: a sealed node
-//! follows nobody, refuses writes, and its log is appended to by nobody.
+//! Under a control group every role goes to `Sealed` by `Seal`, and from there by `Follow` or
+//! `Unfollow`. A sealed node follows no node and refuses writes, and nothing is appended to its
+//! log.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Which part a node has.
+/// Role of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// It takes writes.
     Primary,
     /// It follows another node, or tries to.
     Following,
-    /// It follows nobody any more, and becomes a primary when what follows has ended.
+    /// It has stopped following, and becomes a primary when the following thread has ended.
     TakingOver,
-    /// It is a primary that hands its office over; writes wait.
+    /// It is a primary that hands over its office; writes wait.
     FailingOver,
-    /// A control group has sealed it, or has not said yet whom it follows.
+    /// A control group has sealed it, or has not named a primary for it yet.
     Sealed,
 }
 
@@ -45,27 +47,27 @@ pub enum Event {
     FailOver,
     /// A replica has taken over from this node.
     HandedOver,
-    /// No replica has, and none will.
+    /// No replica has taken over, and none will.
     KeptOffice,
-    /// The control group seals it.
+    /// The control group seals this node.
     Seal,
 }
 
-/// Why an event changes nothing.
+/// Why an event is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// A failover goes on.
+    /// A failover is in progress.
     FailingOver,
-    /// The node follows another.
+    /// The node follows another node.
     IsReplica,
-    /// Nothing of that kind goes on: the event is late.
+    /// Nothing of that kind is in progress: the event came too late.
     Late,
 }
 
-/// The role after an event.
+/// Returns the role after an event.
 ///
 /// # Errors
-/// Where the event has no place.
+/// The event is not allowed in this role.
 pub fn next(role: Role, event: Event) -> Result<Role, Refused> {
     match (role, event) {
         (_, Event::Seal) => Ok(Role::Sealed),
@@ -90,7 +92,7 @@ pub fn next(role: Role, event: Event) -> Result<Role, Refused> {
     }
 }
 
-/// The role in one word, for paths that ask often. Written by who holds the lock of the state.
+/// The role in one word, for paths that read it often. Written under the lock of the state.
 #[derive(Debug)]
 pub(super) struct RoleWord(AtomicU8);
 

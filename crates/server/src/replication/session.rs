@@ -1,4 +1,5 @@
-//! One link as bytes: messages over a socket that blocks, and the proof of both ends that they know the secret.
+//! One link as bytes: messages over a blocking socket, and the proof of both ends that they know
+//! the secret.
 //!
 //! ```text
 //!   replica                                 primary
@@ -8,14 +9,17 @@
 //!      │ ◄────────────── proof likewise ────── │   only for a replica whose proof was right
 //! ```
 //!
-//! A proof is HMAC-SHA-256 under the key that the secret gives, over the role of who proves and both hellos whole: what one
-//! end sent is of no worth for the other role, another pair of nonces or other versions.
+//! A proof is an HMAC-SHA-256 with the key derived from the secret, over the prover's role and both
+//! complete hellos. So what one end sent cannot be replayed for the other role, another pair of
+//! nonces or other versions.
 //!
-//! Where one of the hellos asks for it, a TLS handshake follows the hellos, and proofs are also over its exporter: who stands
-//! between two handshakes has two of them, and no proof for either. That a hello asked cannot be hidden, since it is proved.
+//! If one of the hellos asks for it, a TLS handshake follows the hellos, and the proofs also cover
+//! its exporter. A man in the middle has two handshakes, and a valid proof for neither. It cannot
+//! hide that a hello asked for TLS, because proofs cover the hellos.
 //!
-//! A link has a thread that reads and one that writes. Each blocks in the socket, with a time: who reads gets a moment
-//! for what is due, and who writes gives up where the peer takes nothing for too long.
+//! A link has a reader thread and a writer thread. Each blocks in the socket with a timeout: the
+//! reader can then do what is due, and the writer gives up if the peer accepts nothing for too
+//! long.
 
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
@@ -37,47 +41,47 @@ use super::link_tls::LinkStream;
 use super::link_tls::LinkTls;
 use crate::config::system_reason;
 
-/// What keys of links are derived for.
+/// Usage string for deriving the keys of links.
 const USAGE: &[u8] = b"iolite link";
 const OF_REPLICA: &[u8] = b"iolite link 1 replica";
 const OF_PRIMARY: &[u8] = b"iolite link 1 primary";
 
-/// So much is read at once.
+/// Number of bytes that are read at once.
 const READ_BYTES: usize = 256 << 10;
-/// A hello and a proof come in so many pieces at most.
+/// Maximum number of pieces in which a hello and a proof are received.
 const GREETING_RECEIVES_MAX: u32 = 16;
-/// How long the first bytes of a peer are waited for.
+/// How long to wait for the first bytes of a peer.
 pub(crate) const HELLO_TIME: Duration = Duration::from_secs(10);
-/// How long a call of the socket blocks at most, so that whoever made it looks up.
+/// Maximum time that a call of the socket blocks, so that its thread can check other conditions.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// A socket, or what stands for one, as both threads of a link have it.
+/// A socket or a substitute, shared by both threads of a link.
 pub(crate) trait Conduit: Send + Sync {
-    /// Reads some bytes; 0 at the end. `WouldBlock` or `TimedOut` where none came in time.
+    /// Reads some bytes; returns 0 at the end. `WouldBlock` or `TimedOut` if none came in time.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the system.
     fn receive(&self, bytes: &mut [u8]) -> io::Result<usize>;
 
-    /// Writes some bytes, as [`Conduit::receive`] reads them.
+    /// Writes some bytes, with the same errors as [`Conduit::receive`].
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the system.
     fn send(&self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// How long a read may take.
+    /// Sets how long a read may take.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the system.
     fn set_receive_time(&self, time: Duration) -> io::Result<()>;
 
-    /// Ends the connection: whoever waits in it comes back.
+    /// Ends the connection. Threads that wait in it return.
     fn end(&self);
 
-    /// The same connection after a TLS handshake, and the exporter of that.
+    /// Returns the same connection after a TLS handshake, with the handshake's exporter.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why encryption failed.
     fn encrypt(&self, by: &LinkTls, side: Side) -> io::Result<Encrypted> {
         let _ = (by, side);
         Err(io::ErrorKind::Unsupported.into())
@@ -87,7 +91,7 @@ pub(crate) trait Conduit: Send + Sync {
 /// An encrypted connection, and the exporter of its handshake.
 pub(crate) type Encrypted = (Arc<dyn Conduit>, [u8; 32]);
 
-/// Which end this is.
+/// One of the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Replica,
@@ -145,10 +149,10 @@ impl Conduit for LinkStream {
     }
 }
 
-/// A socket that links may use.
+/// Prepares a socket for use as a link.
 ///
 /// # Errors
-/// Those of the system.
+/// Errors of the system.
 pub(crate) fn conduit(stream: TcpStream) -> io::Result<Arc<dyn Conduit>> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(LOOK))?;
@@ -161,15 +165,15 @@ pub(crate) fn conduit(stream: TcpStream) -> io::Result<Arc<dyn Conduit>> {
 pub(crate) enum LinkFault {
     /// The peer closed it.
     Closed,
-    /// The system did.
+    /// An error of the system.
     Io(io::Error),
-    /// What came is no message.
+    /// The received bytes are no message.
     Malformed(LinkError),
     /// The peer speaks another version.
     Version {
-        /// What of.
+        /// The versioned item.
         what: &'static str,
-        /// Its version, and ours.
+        /// The peer's version, and this server's.
         theirs: u16,
         ours: u16,
     },
@@ -177,9 +181,9 @@ pub(crate) enum LinkFault {
     Secret,
     /// One end wants certificates, and the other does not.
     Certificates,
-    /// It is this very node.
+    /// The peer is this node itself.
     Own,
-    /// Nothing was taken or heard for too long.
+    /// Nothing was accepted or received for too long.
     Silent,
 }
 
@@ -219,13 +223,13 @@ impl From<LinkError> for LinkFault {
     }
 }
 
-/// What a look at the link gave.
+/// Result of a read from the link.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Received<'b> {
     Message(Message<'b>),
-    /// One that may be passed over.
+    /// An unknown message that may be ignored.
     Unknown,
-    /// Nothing whole came in time.
+    /// No whole message came in time.
     Nothing,
 }
 
@@ -236,8 +240,8 @@ pub(crate) struct Reader {
     start: usize,
     end: usize,
     body_bytes_max: usize,
-    /// So many more times something is received before both have proved themselves: who sends a hello byte by byte does
-    /// not keep a thread.
+    /// Remaining number of receives before both ends are authenticated: a peer that sends a hello
+    /// byte by byte must not occupy a thread.
     receives_left: u32,
 }
 
@@ -253,12 +257,12 @@ impl Reader {
         }
     }
 
-    /// How long [`Reader::next`] waits.
+    /// Sets how long [`Reader::next`] waits.
     pub(crate) fn set_time(&self, time: Duration) -> Result<(), LinkFault> {
         Ok(self.conduit.set_receive_time(time)?)
     }
 
-    /// The next message.
+    /// Returns the next message.
     pub(crate) fn next(&mut self) -> Result<Received<'_>, LinkFault> {
         let Some((header, body)) = self.whole()? else {
             return Ok(Received::Nothing);
@@ -267,7 +271,8 @@ impl Reader {
         Ok(message.map_or(Received::Unknown, Received::Message))
     }
 
-    /// The kind of the next message, which stays to be read; none where it did not come in time.
+    /// Returns the kind of the next message without consuming it, or `None` if it did not come in
+    /// time.
     pub(crate) fn peek_kind(&mut self) -> Result<Option<u8>, LinkFault> {
         loop {
             let there = &self.bytes[self.start..self.end];
@@ -280,7 +285,8 @@ impl Reader {
         }
     }
 
-    /// The next message with its body's place in the buffer; none where it did not come in time.
+    /// Returns the next message's header and the range of its body in the buffer, or `None` if it
+    /// did not come in time.
     fn whole(&mut self) -> Result<Option<(Header, Range<usize>)>, LinkFault> {
         loop {
             let there = &self.bytes[self.start..self.end];
@@ -300,7 +306,7 @@ impl Reader {
         }
     }
 
-    /// Receives more of a message of so many bytes; whether anything came.
+    /// Receives more of a message of `needed` bytes. Returns whether anything came.
     fn receive(&mut self, needed: usize) -> Result<bool, LinkFault> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -308,7 +314,7 @@ impl Reader {
         if self.start + needed > self.bytes.len() {
             self.bytes.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
-            // The length was checked against what may be sent now.
+            // The length was checked against the present maximum.
             if needed > self.bytes.len() {
                 self.bytes.resize(needed, 0);
             }
@@ -329,7 +335,7 @@ impl Reader {
         }
     }
 
-    /// Takes messages of all lengths from now on.
+    /// Accepts messages of all lengths from now on.
     fn open_up(&mut self) {
         self.body_bytes_max = BODY_BYTES_MAX;
         self.receives_left = u32::MAX;
@@ -351,7 +357,8 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Sends a message: comes back when the system has it. `goes_on` is asked every second that the peer takes nothing.
+    /// Sends a message, and returns when the system has it. `goes_on` is asked each second in which
+    /// the peer accepts nothing.
     pub(crate) fn send(
         &mut self,
         message: &Message<'_>,
@@ -373,12 +380,12 @@ impl Writer {
     }
 }
 
-/// A link whose both ends have proved themselves.
+/// A link whose ends have both authenticated themselves.
 pub(crate) struct Session {
     pub(crate) conduit: Arc<dyn Conduit>,
     pub(crate) reader: Reader,
     pub(crate) writer: Writer,
-    /// What the peer said of itself.
+    /// The peer's hello.
     pub(crate) peer: Hello,
     pub(crate) is_encrypted: bool,
 }
@@ -386,28 +393,28 @@ pub(crate) struct Session {
 /// How a node encrypts a link.
 #[derive(Clone, Debug)]
 pub(crate) struct Encryption {
-    /// What with.
+    /// The keys or certificates.
     pub(crate) tls: Arc<LinkTls>,
-    /// Whether this link is to be encrypted, whatever the other end wants.
+    /// Whether this end requires encryption.
     pub(crate) is_wanted: bool,
     /// Whether both ends show certificates.
     pub(crate) by_certificate: bool,
 }
 
-/// What this node says of itself, and the key of its links.
+/// How this node identifies itself, and the key of its links.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
-    /// None where nothing can be encrypted, which tests do.
+    /// `None` if TLS is not available, as in tests.
     pub(crate) encryption: Option<Encryption>,
     pub(crate) node: TermId,
     pub(crate) name: Vec<u8>,
     pub(crate) key: ProofKey,
-    /// As a replica it keeps the log alone.
+    /// Whether this node, as a replica, is a log-only copy.
     pub(crate) is_log_only: bool,
 }
 
 impl Identity {
-    /// `secret` is what both ends know; an empty one is none.
+    /// `secret` is known to both ends; an empty one means none.
     pub(crate) fn new(node: TermId, name: &[u8], secret: &[u8]) -> Self {
         Self {
             node,
@@ -443,7 +450,7 @@ impl Identity {
     }
 }
 
-/// Begins a link as its replica: the peer accepted this connection.
+/// Begins a link as its replica, on a connection that the peer accepted.
 pub(crate) fn greet(conduit: Arc<dyn Conduit>, own: &Identity) -> Result<Session, LinkFault> {
     let mut link = Greeting::new(conduit);
     let ours = link.say_hello(own)?;
@@ -481,7 +488,7 @@ pub(crate) fn welcome(conduit: Arc<dyn Conduit>, own: &Identity) -> Result<Sessi
     link.finish(peer)
 }
 
-/// A link before both have proved themselves.
+/// A link before both ends are authenticated.
 struct Greeting {
     conduit: Arc<dyn Conduit>,
     reader: Reader,
@@ -506,13 +513,13 @@ impl Greeting {
         self.writer.send(message, &|| false)
     }
 
-    /// Says who this is; the bytes that were said.
+    /// Sends this node's hello, and returns its bytes.
     fn say_hello(&mut self, own: &Identity) -> Result<Vec<u8>, LinkFault> {
         self.send(&Message::Hello(own.hello()))?;
         Ok(self.writer.bytes.clone())
     }
 
-    /// Hears who the peer is; and the bytes that it said.
+    /// Receives the peer's hello, and returns it with its bytes.
     fn hear_hello(&mut self, own: &Identity) -> Result<(Hello, Vec<u8>), LinkFault> {
         self.reader.set_time(HELLO_TIME)?;
         let (header, body) = self.reader.whole()?.ok_or(LinkFault::Silent)?;
@@ -527,7 +534,7 @@ impl Greeting {
         Ok((peer, said))
     }
 
-    /// Encrypts what follows, where one end wants that; the exporter, or nothing.
+    /// Encrypts what follows, if one end wants that. Returns the exporter, or nothing.
     fn encrypt(&mut self, own: &Identity, peer: &Hello, side: Side) -> Result<Vec<u8>, LinkFault> {
         let both = own.features() | peer.features;
         if (own.features() ^ peer.features) & link::CERTIFIES != 0 {
@@ -536,7 +543,7 @@ impl Greeting {
         if both & link::ENCRYPTS == 0 {
             return Ok(Vec::new());
         }
-        // What came after the hello would be taken for encrypted.
+        // Bytes after the hello would be taken for encrypted ones.
         if self.reader.start != self.reader.end {
             return Err(LinkFault::Secret);
         }
@@ -554,7 +561,7 @@ impl Greeting {
         match self.reader.next() {
             Ok(Received::Message(Message::Proof(proof))) => Ok(proof),
             Ok(Received::Nothing) => Err(LinkFault::Silent),
-            // Who does not like our proof says no more.
+            // A peer that rejects this node's proof closes without an answer.
             Ok(_) | Err(LinkFault::Closed) => Err(LinkFault::Secret),
             Err(fault) => Err(fault),
         }
@@ -573,12 +580,13 @@ impl Greeting {
     }
 }
 
-/// The version of the log that this program writes.
+/// The version of the log that this build writes.
 fn log_version() -> u16 {
     u16::try_from(durability::log::VERSION).unwrap_or(u16::MAX)
 }
 
-/// The link itself: the older end's version is spoken, so a newer peer is none that has to be refused.
+/// Checks the version of the link. Both ends speak the older end's version, so a newer peer need
+/// not be refused.
 fn check_link_version(peer: &Hello) -> Result<(), LinkFault> {
     let (theirs, ours) = (peer.link_version, link::VERSION);
     if theirs >= link::VERSION_MIN {
@@ -588,7 +596,8 @@ fn check_link_version(peer: &Hello) -> Result<(), LinkFault> {
     Err(LinkFault::Version { what, theirs, ours })
 }
 
-/// Who is sent a log and checkpoints has to read those that the sender writes: a replica is as new as its primary, or newer.
+/// Checks the versions of the log and checkpoints. The receiver must be able to read what the
+/// sender writes: a replica is as new as its primary, or newer.
 pub(crate) fn check_data_versions(peer: &Hello, side: Side) -> Result<(), LinkFault> {
     for (what, theirs, ours) in [
         ("log", peer.log_version, log_version()),

@@ -1,5 +1,5 @@
-//! A server that is to stop gives away what it leads under a control group, and lets its replicas have everything, both
-//! within `shutdown-timeout` seconds. Writes wait meanwhile.
+//! Before a server stops, it hands over what it leads under a control group, and waits until its
+//! replicas have all of its log. Both end after `shutdown-timeout` seconds. Writes wait meanwhile.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use super::replicas::Replica;
 use super::stop_wait::{Stop, WhenOver};
 use crate::node::Node;
 
-/// How often it is looked how far replicas are: what moves is not told to who waits here.
+/// How often the positions of replicas are polled: this wait is not notified of progress.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Whether a replica follows what is written, and has not all up to there.
+/// Whether a replica is online and has not applied the log up to `end`.
 fn lags(replica: &Replica, end: u64) -> bool {
     replica.state().is_online() && replica.acked().applied < end
 }
 
 impl Replication {
-    /// How many replicas of how many have not all there is.
+    /// Returns the number of online replicas that lack part of the log, and of all online replicas.
     fn lagging(&self, node: &Node) -> (usize, usize) {
         let end = super::log_end(node);
         let all = self.replicas.all();
@@ -30,7 +30,7 @@ impl Replication {
         )
     }
 
-    /// Whether a stop waits for somebody, or would.
+    /// Whether a stop waits, or would have to wait.
     pub(crate) fn delays_stop(&self, node: &Node) -> bool {
         self.stop_wait.lock().current.is_some() || self.would_delay(node)
     }
@@ -44,15 +44,16 @@ impl Replication {
         !self.replicas.is_empty() && self.lagging(node).0 > 0
     }
 
-    /// Whether this node leads something under a control group that another one could.
+    /// Whether this node leads something under a control group that another node could lead.
     fn has_to_give(node: &Node) -> bool {
         node.control.part().is_some_and(|part| part.has_to_give())
     }
 
-    /// Joins the stop that waits, or begins one if that has to wait: its number is for [`Replication::await_replicas`].
+    /// Joins the stop that waits, or begins one if it has to wait. The number of a new stop is for
+    /// [`Replication::await_replicas`].
     ///
     /// # Errors
-    /// `when_over`, where nobody has to be waited for.
+    /// `when_over`, if the stop need not wait.
     pub(crate) fn begin_stop(
         &self,
         node: &Node,
@@ -79,7 +80,7 @@ impl Replication {
         Ok(Some(number))
     }
 
-    /// A stop was carried out, or was not: all who asked for it hear of that.
+    /// Ends a stop that was carried out or failed, and notifies all who requested it.
     pub(crate) fn end_stop(&self, number: u64, stopped: &Result<(), CommandError>) {
         let mut state = self.stop_wait.lock();
         let is_it = state.of(number).is_some();
@@ -90,12 +91,12 @@ impl Replication {
         }
     }
 
-    /// Until when this stop waits; none if it was given up.
+    /// Returns until when this stop waits, or `None` if it was cancelled.
     fn waits_until(&self, number: u64) -> Option<u64> {
         self.stop_wait.lock().of(number)?.until_unix_ms
     }
 
-    /// Has others lead what this node leads, as long as the stop waits. It stops either way.
+    /// Hands over what this node leads while the stop waits. The node stops even if that fails.
     fn give_away(&self, node: &Node, number: u64, until_unix_ms: u64) {
         let Some(part) = node.control.part().filter(|part| part.has_to_give()) else {
             return;
@@ -114,13 +115,14 @@ impl Replication {
         }
         let state = self.stop_wait.lock();
         if state.current.is_none() {
-            // It was given up before this node was told to give away what it leads.
+            // The stop was cancelled before this node was ordered to hand over what it leads.
             part.keep_all();
         }
     }
 
-    /// Waits until all replicas have everything, or time is up; false where an operator changed his mind, and all who asked
-    /// know that. Not for workers, nor for the thread for long commands.
+    /// Waits until all replicas have the whole log, or time is up. Returns false if an operator
+    /// cancelled the stop; its requesters are notified then. Must not be called by workers or the
+    /// offload thread.
     pub(crate) fn await_replicas(&self, node: &Node, number: u64) -> bool {
         let Some(until_unix_ms) = self.waits_until(number) else {
             return false;
@@ -132,7 +134,8 @@ impl Replication {
             if state.of(number).is_none() {
                 return false;
             }
-            // With the state locked: who gives it up lets clients go on after this.
+            // Under the lock of the state: the thread that cancels the stop lets clients go on
+            // after this.
             node.pause_clients(u64::MAX, true);
             drop(state);
             log.notice(format_args!("Waiting for replicas before shutting down."));
@@ -158,7 +161,7 @@ impl Replication {
         true
     }
 
-    /// A line for each replica that has not all there is.
+    /// Logs a line for each replica that lacks part of the log.
     fn tell_lagging(&self, node: &Node) {
         let (end, now_unix_ms) = (super::log_end(node), node.core.clock.now_unix_ms());
         let all = self.replicas.all();
@@ -174,7 +177,8 @@ impl Replication {
         }
     }
 
-    /// Gives up a stop that waits for replicas, for all who asked for it: each gets this answer. Whether there is one.
+    /// Cancels a stop that waits for replicas, and answers all its requesters with `answer`.
+    /// Returns whether there was one.
     pub(crate) fn abort_stop(&self, node: &Node, answer: &CommandError) -> bool {
         let mut state = self.stop_wait.lock();
         let waits = |stop: &mut Stop| stop.until_unix_ms.is_some();
@@ -196,12 +200,13 @@ impl Replication {
         true
     }
 
-    /// How many stops were given up. One that was asked for before the last of them is given up, too.
+    /// Number of stops that were cancelled. A stop that was requested before the last cancellation
+    /// is cancelled, too.
     pub(crate) fn aborted_stops(&self) -> u64 {
         self.stop_wait.lock().aborted
     }
 
-    /// How long a stop still waits for replicas, in milliseconds.
+    /// Returns how long a stop still waits for replicas, in milliseconds.
     pub(crate) fn stop_delay_ms(&self, now_unix_ms: u64) -> Option<u64> {
         let state = self.stop_wait.lock();
         let until_unix_ms = state.current.as_ref()?.until_unix_ms?;

@@ -1,5 +1,5 @@
-//! What a node knows of its part in replication. What is done with it stands in the module above, which works on
-//! whole nodes; the node itself knows no more of replication than this.
+//! A node's replication state. The module above has the operations, which work on whole nodes; the
+//! node itself knows no more of replication than this.
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
@@ -22,23 +22,23 @@ use crate::host_names::HostNames;
 use crate::node::Node;
 use crate::replica_reads::ReplicaReads;
 
-/// What the thread "follow" is to do next. A later order takes the place of an earlier one.
+/// The next order for the thread "follow". A later order replaces an earlier one.
 pub(super) enum Order {
-    /// To follow this primary until the next order.
+    /// Follow this primary until the next order.
     Follow(Arc<Following>),
-    /// To become a primary.
+    /// Become a primary.
     TakeOver,
-    /// To append nothing any more, and to make durable what there is; then this is told.
+    /// Append nothing any more, make the log durable, then call this.
     Seal(u64, Done),
-    /// To become the primary of a shard, where there is a group, in a term; then this is told.
+    /// Become the primary of a shard (of a group, if there is one) in a term, then call this.
     Office(Option<ShardId>, u64, Done),
-    /// To hand the office over.
+    /// Hand over the office.
     FailOver(Arc<Failover>),
-    /// To end.
+    /// End.
     Stop,
 }
 
-/// Called when an order of the control group is carried out.
+/// Called when an order of the control group was carried out, or failed.
 pub(crate) type Done = Box<dyn FnOnce(bool) + Send>;
 
 /// What changes with the role.
@@ -48,30 +48,30 @@ pub(super) struct Standing {
     pub(super) failover: Option<Arc<Failover>>,
     pub(super) order: Option<Order>,
     pub(super) has_thread: bool,
-    /// All that is kept is loaded, and the history of the log is known: orders are carried out.
+    /// All kept data is loaded and the history of the log is known, so orders are carried out.
     pub(super) has_begun: bool,
 }
 
-/// A new term of a node that has taken over.
+/// The new term of a node that has taken over.
 #[derive(Clone, Copy, Debug)]
 pub struct NewTerm {
-    /// Which term it is.
+    /// ID of the term.
     pub term: TermId,
     /// The name of the stream from now on.
     pub id: ReplicationId,
 }
 
-/// Called when a term begins, before a write is let in: whoever keeps the log says so there.
+/// Called when a term begins, before writes are allowed: the owner of the log appends the term.
 pub(super) type OnTerm = Box<dyn Fn(&Node, &NewTerm) + Send + Sync>;
-/// Where the stream is, as clients see it.
+/// Returns the offset of the stream, as clients see it.
 pub(super) type OffsetOf = Box<dyn Fn(&Node) -> u64 + Send + Sync>;
 
-/// What a node knows of its part, of whom it follows and of who follows it. Its operations are those of the module
-/// above.
+/// A node's role, the primary that it follows, and its replicas. The module above has the
+/// operations.
 pub struct Replication {
-    /// What a control group allows.
+    /// What a control group allows this node.
     pub fence: Arc<Fence>,
-    /// Reads at level quorum, as long as this node is a replica.
+    /// Reads at level quorum, while this node is a replica.
     pub(crate) reads: ReplicaReads,
     pub(super) role: RoleWord,
     pub(super) standing: Mutex<Standing>,
@@ -79,7 +79,7 @@ pub struct Replication {
     pub(super) history: Mutex<History>,
     /// The replicas of this node.
     pub replicas: Arc<Replicas>,
-    /// What INFO counts.
+    /// Counters that INFO shows.
     pub counts: Counts,
     /// The stream for replicas that speak PSYNC.
     pub stream: Stream,
@@ -89,32 +89,37 @@ pub struct Replication {
     /// The own link.
     pub(crate) own: OwnLinks,
     pub(super) node: OnceLock<Weak<Node>>,
-    /// The stop that waits for replicas, if one does.
+    /// The stop that waits for replicas, if there is one.
     pub(super) stop_wait: StopWait,
-    /// This primary has left its office for another copy: writes wait until that has it.
+    /// This primary hands its office over to another copy: writes wait until that copy has it.
     pub(super) hands_over: AtomicBool,
-    /// An office has just begun: writes wait for its first lease, and for the copies that they need.
+    /// An office has just begun: writes wait for its first lease, and for the copies that they
+    /// need.
     pub(super) begins_office: AtomicBool,
-    /// This node is the primary no more, and its clients have not been told yet who is.
+    /// This node is no longer the primary, and its clients have not been answered yet with the new
+    /// one.
     pub(super) left_office: AtomicBool,
-    /// The office was left with what a majority may not have, and no primary's log has taken its place yet.
+    /// The office ended with log entries that a majority may not have, and no primary's log has
+    /// replaced them yet.
     pub(super) has_uncommitted: AtomicBool,
-    /// This node is back in its group, and does not know yet what that has decided meanwhile: who may do what, say.
+    /// This node has rejoined its group, and does not know yet what the group decided meanwhile
+    /// (access rights, for example).
     pub(super) awaits_group: AtomicBool,
-    /// Where other nodes were found last.
+    /// Addresses at which other nodes were last found.
     pub(crate) host_names: HostNames,
-    /// What this node has goes when it takes over: others have it, and it is none of them any more.
+    /// The node's data is removed when it takes over: other nodes have it, and this node has left
+    /// their cluster.
     pub(super) is_emptied: AtomicBool,
 }
 
-/// What INFO counts.
+/// Counters that INFO shows.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// Replicas that were given everything.
+    /// Full syncs of replicas.
     pub full_syncs: AtomicU64,
-    /// Replicas that were given what they lacked.
+    /// Partial syncs of replicas.
     pub partial_syncs: AtomicU64,
-    /// Replicas that asked for what is there no more.
+    /// Requests for a partial sync from an offset that is no longer available.
     pub refused_partial_syncs: AtomicU64,
     /// Bytes read from primaries.
     pub input_bytes: AtomicU64,

@@ -1,14 +1,16 @@
-//! The state of a stop that waits: who asked for it, until when it waits, and whether it was given up.
+//! The state of a shutdown that waits: who requested it, until when it waits, and whether it was
+//! cancelled.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use engine::CommandError;
 
-/// What is done when a stop was carried out, or was not.
+/// Called when a stop was carried out, or was not.
 pub(crate) type WhenOver = Box<dyn FnOnce(Result<(), CommandError>) + Send>;
 
-/// The stop that waits, if one does, and all who asked for it. Each change of it is one step under its lock.
+/// The stop that waits, if there is one, and all its requesters. Each change is one step under the
+/// lock.
 #[derive(Default)]
 pub(crate) struct StopWait {
     state: Mutex<State>,
@@ -17,16 +19,17 @@ pub(crate) struct StopWait {
 #[derive(Default)]
 pub(super) struct State {
     pub(super) current: Option<Stop>,
-    /// How many stops began to wait.
+    /// Number of stops that began to wait.
     pub(super) begun: u64,
-    /// How many were given up.
+    /// Number of stops that were cancelled.
     pub(super) aborted: u64,
 }
 
-/// A stop under way.
+/// A stop in progress.
 pub(super) struct Stop {
     pub(super) number: u64,
-    /// Until when it waits, in milliseconds since 1970; none when it waits no more, and saves.
+    /// Until when the stop waits, in milliseconds since 1970, or `None` if it no longer waits, and
+    /// saves.
     pub(super) until_unix_ms: Option<u64>,
     pub(super) asked: Vec<WhenOver>,
 }
@@ -44,7 +47,7 @@ impl StopWait {
 }
 
 impl State {
-    /// The stop of this number, unless it was given up.
+    /// Returns the stop of this number, or `None` if it was cancelled.
     pub(super) fn of(&mut self, number: u64) -> Option<&mut Stop> {
         self.current.as_mut().filter(|stop| stop.number == number)
     }

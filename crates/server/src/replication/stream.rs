@@ -1,4 +1,5 @@
-//! The stream for replicas that speak PSYNC: which log it is made from, and which offset is where.
+//! The stream for replicas that speak PSYNC: the log that it is made from, and the log positions of
+//! its offsets.
 //!
 //! ```text
 //!   workers ──► log (on disk, or in memory while there are replicas)
@@ -6,15 +7,17 @@
 //!                └─ a thread per replica: reads, transcodes, sends
 //! ```
 //!
-//! Nothing of the stream is kept: it is a function of the log. What is kept is where counting began, where it is
-//! now, and a place for each MiB between.
+//! The stream itself is not stored, because it is a function of the log. Only the starting point,
+//! the present point and one position per MiB are kept.
 //!
-//! Where the log is on disk, the stream [outlives](keeping) the process.
+//! If the log is on disk, the stream [outlives](keeping) the process.
 //!
-//! A server that keeps no log on disk has one in memory from its first replica on, until some time after its last.
+//! A server without a log on disk has one in memory from its first replica on, until some time
+//! after its last one has left.
 //!
-//! Rule: `counting` is taken by whoever asks for the offset, workers included, and held for a bounded piece of the
-//! log. Who holds it waits for nobody. `beginning` is taken by threads of replicas alone: they wait for workers.
+//! Rule: `counting` is locked by every thread that asks for the offset, workers included, and held
+//! for a bounded piece of the log. Its holder waits for no other thread. `beginning` is locked only
+//! by replicas' threads, which wait for workers.
 
 mod file;
 pub(crate) mod frames;
@@ -36,10 +39,12 @@ pub(crate) use frames::Frames;
 pub(super) use frames::{Obstacle, put};
 use memory::MemoryTail;
 
-/// Counted by who asks for the offset, at most; the rest is counted by the next who asks.
+/// Maximum number of bytes of log that one request for the offset counts. The next request counts
+/// the rest.
 const COUNTED_AT_ONCE_BYTES: u64 = 4 << 20;
 
-/// A log with fewer bytes in memory is of no use to a replica that is a moment late.
+/// Minimum size of the log in memory. A smaller one is of no use to a replica that lags for a
+/// moment.
 const BACKLOG_BYTES_MIN: u64 = 1 << 20;
 
 /// See the module.
@@ -47,32 +52,33 @@ const BACKLOG_BYTES_MIN: u64 = 1 << 20;
 pub struct Stream {
     counting: Mutex<Option<Counting>>,
     beginning: Mutex<()>,
-    /// The log in memory, while that is the one in use.
+    /// The log in memory, while it is in use.
     memory: Mutex<Option<Arc<Log>>>,
-    /// When the last replica went.
+    /// When the last replica left.
     left_unix_ms: AtomicU64,
     has_memory: AtomicBool,
-    /// Somebody else alone says what is in the log.
+    /// Whether only another primary's frames may be appended to the log.
     is_foreign: AtomicBool,
 }
 
-/// Where the stream of one log is.
+/// Position of the stream in one log.
 struct Counting {
     log: Arc<Log>,
-    /// Under which names replicas know it while the node follows another: then what is shown are the other's.
+    /// The names by which replicas know it while the node follows another: the shown names are the
+    /// other's then.
     own: History,
     counter: Counter,
     /// Where counting began.
     start: Place,
-    /// A replica knows offsets by the present names.
+    /// Whether a replica knows offsets by the present names.
     is_told: bool,
     index: OffsetIndex,
-    /// For pings, and for asking replicas how far they are; made when there is something to say.
+    /// Appends pings and requests for acknowledgements; created when it is first needed.
     appender: Option<Appender>,
     pinged_unix_ms: u64,
-    /// Up to here places were written down.
+    /// Positions were saved up to here.
     saved: u64,
-    /// The name and the end of the stream before a start, as long as nobody was told of the present name.
+    /// The name and the end of the stream before a start, until a replica knows the present name.
     before: Option<(ReplicationId, u64)>,
 }
 
@@ -87,7 +93,7 @@ impl Counter {
         self.frames.next >= log.oldest()
     }
 
-    /// Counts on, up to so many bytes of the log.
+    /// Continues counting, over at most about `bytes_max` bytes of the log.
     fn count(&mut self, index: &mut OffsetIndex, bytes_max: u64) {
         let from = self.frames.next;
         let transcoder = &mut self.transcoder;
@@ -95,7 +101,8 @@ impl Counter {
             let read = self.frames.read(|frame| {
                 let mut count = Count::default();
                 if put(transcoder, frame, &mut count).is_err() {
-                    // Nobody of this form is sent it; who follows is told so by his own thread.
+                    // This frame is sent to no replica of this form; each replica's own thread
+                    // reports that.
                     transcoder.unsaid(frame.sequence + frame.length);
                 }
                 if matches!(frame.control(), Some(Control::Trim(_))) {
@@ -112,7 +119,7 @@ impl Counter {
 }
 
 impl Stream {
-    /// Where the stream is; none before there ever was one.
+    /// The present offset, or `None` if there never was a stream.
     pub(super) fn offset(&self) -> Option<u64> {
         let mut counting = self.counting();
         let counting = counting.as_mut()?;
@@ -120,7 +127,7 @@ impl Stream {
         Some(counting.counter.transcoder.place().offset)
     }
 
-    /// The oldest offset that can be sent, and the end.
+    /// The oldest offset that can be sent, and the present one.
     pub(super) fn reach(&self) -> Option<(u64, u64)> {
         let mut counting = self.counting();
         let counting = counting.as_mut()?;
@@ -130,7 +137,7 @@ impl Stream {
         Some((counting.index.oldest_offset().unwrap_or(end), end))
     }
 
-    /// The form that is counted in: what is shown as the offset is of this one.
+    /// The form in which offsets are counted: the shown offset is of this form.
     pub(super) fn form(&self, node: &Node) -> Form {
         let counting = self.counting();
         let counted = counting.as_ref().map(|it| it.counter.transcoder.form());
@@ -145,7 +152,8 @@ impl Stream {
         }
     }
 
-    /// The stream at a sequence that a checkpoint begins at, if it was counted from before that.
+    /// Returns the stream's position at the sequence of a checkpoint, if it was counted from before
+    /// that.
     pub(super) fn place_at(&self, sequence: u64) -> Option<Place> {
         let (log, form, from) = {
             let counting = self.counting();
@@ -178,7 +186,7 @@ impl Stream {
                 return None;
             }
         }
-        // What lies between the last frame and the sequence has none.
+        // Bytes between the last frame and the sequence have no offset.
         let place = Place {
             sequence,
             ..transcoder.place()
@@ -186,13 +194,13 @@ impl Stream {
         is_between.then_some(place)
     }
 
-    /// Where to begin for an offset.
+    /// Returns where to begin for an offset.
     pub(super) fn find(&self, offset: u64) -> Option<Start> {
         let counting = self.counting();
         counting.as_ref()?.index.find(offset)
     }
 
-    /// The place at the end of the log, and that the stream is counted up to there: where a full sync begins.
+    /// Counts up to the end of the log, and returns the position there: where a full sync begins.
     pub(super) fn end_place(&self) -> Option<Place> {
         let mut counting = self.counting();
         let counting = counting.as_mut()?;
@@ -209,13 +217,15 @@ impl Stream {
         Some(place)
     }
 
-    /// The log that the stream is made from. One is begun where there is none; then all that replicas knew of the
-    /// stream before is void. For threads of replicas alone: it waits for workers.
+    /// Returns the log that the stream is made from. If there is none, begins one; then no replica
+    /// can continue from the former stream. Only for replicas' threads, because it waits for
+    /// workers.
     ///
     /// # Errors
     /// Why there is none.
     ///
-    /// It is counted in the form of the replica that comes, unless there are others: they know offsets of theirs.
+    /// Offsets are counted in the form of the connecting replica, unless others are connected,
+    /// which know the offsets of their form.
     pub(super) fn begin(
         &self,
         node: &Arc<Node>,
@@ -226,7 +236,7 @@ impl Stream {
         let log = self.log(node)?;
         let (is_there, before) = {
             let mut counting = self.counting();
-            // Who does not count for long may be left behind by the log.
+            // A counter that did not count for long may be behind the start of the log.
             let serves = counting
                 .as_mut()
                 .is_some_and(|it| it.serves(&log, form, is_alone));
@@ -236,7 +246,8 @@ impl Stream {
             let place = counting.as_ref().map(|it| it.counter.transcoder.place());
             (place.is_some(), place.map_or(0, |place| place.offset))
         };
-        // Not all that was written is in this log: no replica can go on from an older one.
+        // This log does not have everything that was written: no replica can continue from an older
+        // one.
         let history = History::new(&mut Prng::from_os());
         let follows = node.replication.follows();
         if is_there && !follows {
@@ -251,14 +262,14 @@ impl Stream {
         Ok(log)
     }
 
-    /// Goes on at an offset: that of a stream that was followed until now. Nobody writes meanwhile. For the thread
-    /// that follows alone: it waits for workers.
+    /// Continues at the offset of a stream that was followed until now. No client writes meanwhile.
+    /// Only for the following thread, because it waits for workers.
     ///
     /// # Errors
-    /// Why there is no log to go on in.
+    /// Why there is no log for it.
     pub(super) fn begin_at(&self, node: &Arc<Node>, offset: u64) -> Result<(), String> {
         let _alone = lock(&self.beginning);
-        // A log in memory waits for replicas from now on.
+        // The lifetime of a log in memory counts from now.
         let now_unix_ms = node.core.clock.now_unix_ms();
         self.left_unix_ms.store(now_unix_ms, Ordering::Relaxed);
         let log = self.log(node)?;
@@ -292,17 +303,18 @@ impl Stream {
         });
     }
 
-    /// Under which names the stream is known to replicas.
+    /// The names by which replicas know the stream.
     pub(super) fn names(&self, node: &Node) -> History {
         let own = self.counting().as_ref().map(|counting| counting.own);
         own.filter(|_| node.replication.follows())
             .unwrap_or_else(|| node.replication.history())
     }
 
-    /// What this node can go on from as a replica of who has followed it: the name of its stream, and its end.
+    /// The name and the end of the stream from which this node can continue as a replica of a
+    /// former replica.
     pub fn resume(&self, node: &Node) -> Option<(ReplicationId, u64)> {
         let offset = self.offset()?;
-        // Nobody knows the name of since the start: a former replica knows the one before.
+        // No node knows the name since the start: a former replica knows the one before.
         let before = self.counting().as_ref().and_then(|it| it.before);
         if let Some(before) = before.filter(|(_, end)| *end == offset && node.replication.follows())
         {
@@ -311,14 +323,14 @@ impl Stream {
         Some((self.names(node).id, offset))
     }
 
-    /// The node begins to follow another: replicas know the stream by the names that it has now.
+    /// Keeps the present names for this node's replicas, because the node begins to follow another.
     pub(super) fn keep_names(&self, history: History) {
         if let Some(counting) = &mut *self.counting() {
             counting.own = history;
         }
     }
 
-    /// The log that effects go to.
+    /// Returns the log to which effects are appended.
     fn log(&self, node: &Arc<Node>) -> Result<Arc<Log>, String> {
         let log = match node.persistence().and_then(|it| it.log().log()) {
             Some(log) => {
@@ -331,7 +343,7 @@ impl Stream {
         Ok(log)
     }
 
-    /// Begins the log in memory, and comes back when all effects go to it.
+    /// Begins the log in memory, and returns when all effects are appended to it.
     fn begin_in_memory(&self, node: &Arc<Node>) -> Result<Arc<Log>, String> {
         if let Some(log) = &*lock(&self.memory) {
             return Ok(Arc::clone(log));
@@ -355,21 +367,22 @@ impl Stream {
             return Err("the server stops".to_owned());
         }
         *lock(&self.memory) = Some(Arc::clone(&log));
-        // A replica that leaves before the next upkeep was there nevertheless.
+        // Counts as if a replica left now, because it may leave before the next upkeep.
         let now_unix_ms = node.core.clock.now_unix_ms();
         self.left_unix_ms.store(now_unix_ms, Ordering::Relaxed);
         self.has_memory.store(true, Ordering::Release);
         Ok(log)
     }
 
-    /// Whether effects still go to this log.
+    /// Whether effects are still appended to this log.
     pub(super) fn is_of(&self, node: &Node, log: &Arc<Log>) -> bool {
         let on_disk = node.persistence().and_then(|it| it.log().log());
         let in_use = on_disk.or_else(|| lock(&self.memory).clone());
         in_use.is_some_and(|in_use| Arc::ptr_eq(&in_use, log))
     }
 
-    /// Says whether somebody else alone says what is in the log: nothing is added to it here then, not even a ping.
+    /// Sets whether only another primary's frames are appended to the log: then nothing is appended
+    /// here, not even a ping.
     pub fn set_foreign(&self, on: bool) {
         let mut counting = self.counting();
         self.is_foreign.store(on, Ordering::SeqCst);
@@ -378,7 +391,7 @@ impl Stream {
         }
     }
 
-    /// Pings replicas where that is due. Called by their threads.
+    /// Pings replicas if that is due. Called by their threads.
     pub(super) fn ping(&self, now_unix_ms: u64, period_ms: u64) {
         let mut counting = self.counting();
         let Some(counting) = &mut *counting else {
@@ -396,7 +409,8 @@ impl Stream {
         self.append(&Control::GetAck, now_unix_ms);
     }
 
-    /// Says something in the log itself, as that another term begins; nothing where no replica ever came.
+    /// Appends a control frame to the log, such as the beginning of a term. Does nothing if no
+    /// replica ever connected.
     pub fn append(&self, control: &Control<'_>, now_unix_ms: u64) {
         let mut counting = self.counting();
         let is_foreign = self.is_foreign.load(Ordering::SeqCst);
@@ -405,19 +419,19 @@ impl Stream {
         }
     }
 
-    /// Lets go of the log: somebody else appends to it from now on.
+    /// Lets go of the log, because other code appends to it from now on.
     pub(super) fn let_go(&self, node: &Node) {
         *self.counting() = None;
         self.forget(node);
     }
 
-    /// Bytes of the log in memory, while there is one for replicas alone.
+    /// Bytes of the log in memory that exists only for replicas.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let memory = lock(&self.memory);
         memory.as_ref().map_or(0, |log| log.memory_bytes())
     }
 
-    /// Ends the log in memory some time after the last replica.
+    /// Ends the log in memory some time after the last replica has left.
     pub(super) fn upkeep(&self, node: &Node, has_replicas: bool) {
         if !self.has_memory.load(Ordering::Acquire) {
             return;
@@ -438,7 +452,7 @@ impl Stream {
         if ttl_ms == 0 || now_unix_ms.saturating_sub(left_unix_ms) < ttl_ms {
             return;
         }
-        // A replica that comes just now has its turn first.
+        // A replica that is just connecting goes first.
         let Ok(_alone) = self.beginning.try_lock() else {
             return;
         };
@@ -463,7 +477,8 @@ impl Stream {
 }
 
 impl Counting {
-    /// Whether a replica of this form is served from it, as one that knows its offsets or as one that does not.
+    /// Whether a replica of this form can be served from it, either with known offsets or with a
+    /// full sync.
     fn serves(&mut self, log: &Arc<Log>, form: Form, is_alone: bool) -> bool {
         if !Arc::ptr_eq(&self.log, log) || !self.counter.is_in_reach(log) {
             return false;
@@ -472,7 +487,7 @@ impl Counting {
             if self.is_told || self.start.sequence < log.oldest() {
                 return false;
             }
-            // Where it began all forms are at the same offset.
+            // At the starting point all forms have the same offset.
             self.counter = Counter {
                 frames: Frames::new(log, self.start.sequence),
                 transcoder: Transcoder::new(form, self.start),
@@ -493,7 +508,7 @@ impl Counting {
         let appender = self.appender.get_or_insert_with(|| log.appender());
         appender.set_time(now_unix_ms);
         appender.control(control);
-        // Whoever sends is to hear of it; what the disk says others see.
+        // The sender's threads are to see it; errors of the disk are handled elsewhere.
         let _seen_later = log.write_out(appender.end());
     }
 }

@@ -1,13 +1,13 @@
-//! What a full sync is made from: a checkpoint on disk, and the log from its sequence on.
+//! The source of a full sync: a checkpoint on disk, and the log from its sequence on.
 //!
 //! ```text
 //!   replicas that wait ─┬─► one checkpoint in <dir>/sync-<pid>-<number>/, made by a thread of its own
 //!                       └─► each reads it at its own pace; the last one that goes removes it
 //! ```
 //!
-//! The store is touched once for all that wait, and not at all for the time that they take. Where the checkpoint in force
-//! and the log since are less to send than a new one, its files get other names in such a directory, and the store is
-//! not touched.
+//! The store is read once for all waiting replicas, and no longer than the checkpoint takes,
+//! however slow they are. If the checkpoint in force and the log since are less to send than a new
+//! one, its files are linked into such a directory, and the store is not read at all.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,27 +26,28 @@ use replication::transcode::Place;
 use crate::config::system_reason;
 use crate::node::Node;
 
-/// A checkpoint is given to a replica that comes later as long as the log since then has no more bytes than this
-/// part of it, in hundredths: otherwise a new one is less to send.
+/// A checkpoint is given to a later replica while the log since then has at most this percentage of
+/// its bytes. Otherwise a new one is less to send.
 const LOG_PERCENT_MAX: u64 = 150;
 
-/// So much log after a checkpoint is never a reason for a new one.
+/// A checkpoint followed by at most this many bytes of log is always sent.
 const LOG_BYTES_FREE: u64 = 16 << 20;
 
-/// A checkpoint for replicas. Its files go with it.
+/// A checkpoint for replicas. Its files are removed when it is dropped.
 pub(super) struct Source {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) directory: PathBuf,
     pub(super) manifest: Arc<Manifest>,
-    /// Where the stream goes on after it. Effects of generations below the manifest's are in it.
+    /// Position at which the stream continues after it. Effects of generations below the manifest's
+    /// are in it.
     pub(super) place: Place,
     log: Arc<Log>,
-    /// Has the log kept from its sequence on.
+    /// Keeps the log from its sequence on.
     _pin: Option<Pin>,
 }
 
 impl Source {
-    /// Whether it is less to send than a new one, and the log reaches back to it.
+    /// Whether it is less to send than a new one, and the log still reaches back to it.
     fn is_good_for(&self, log: &Arc<Log>) -> bool {
         Arc::ptr_eq(&self.log, log)
             && self.log.oldest() <= self.place.sequence
@@ -60,18 +61,18 @@ impl Drop for Source {
     }
 }
 
-/// How far a source is that is being made.
+/// State of a source.
 #[derive(Clone)]
 pub(super) enum Progress {
-    /// It is not there yet.
+    /// It is being made.
     Going,
-    /// It is there.
+    /// It is ready.
     Made(Arc<Source>),
-    /// It is not to be had.
+    /// It could not be made.
     Failed(String),
 }
 
-/// Several wait for it.
+/// A source that several replicas may wait for.
 pub(super) struct Making(Mutex<Progress>);
 
 impl Making {
@@ -88,7 +89,8 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// A source for a replica that lacks everything: the one that there is, the one that is being made, or a new one.
+    /// Returns a source for a full sync: the existing one, the one that is being made, or a new
+    /// one.
     #[allow(
         clippy::disallowed_methods,
         reason = "a thread that ends with the checkpoint"
@@ -125,12 +127,13 @@ impl Sources {
     }
 }
 
-/// What the checkpoint of a full sync has around it.
+/// The surroundings of a full sync's checkpoint.
 struct Around {
     node: Weak<Node>,
-    /// Where the stream was when it was asked for last: it is asked again and again while the checkpoint is made.
+    /// The stream's last position that was read: it is read repeatedly while the checkpoint is
+    /// made.
     seen: Mutex<Option<Place>>,
-    /// Where it was at the cut.
+    /// Its position at the cut.
     at_cut: Mutex<Option<Place>>,
 }
 
@@ -143,13 +146,15 @@ impl Surroundings for Around {
     }
 
     fn history(&self, log_sequence: Option<u64>) -> Result<History, String> {
-        // What was seen right before the cut, and nothing later: the replica has what was written until then, and no more.
+        // Use the position read right before the cut and no later one: the checkpoint has exactly
+        // what was written until then.
         let seen = lock(&self.seen).filter(|place| Some(place.sequence) == log_sequence);
         *lock(&self.at_cut) = seen;
         let Some(node) = self.node.upgrade() else {
             return Err("the server stops".to_owned());
         };
-        // Where this node follows by the own link, the cut is at what it has applied, which may be less than its log has.
+        // If this node follows by the own link, the cut is at what it has applied, which may be
+        // less than its log.
         let history = node.replication.own.manifest_history(log_sequence)?;
         Ok(History {
             cut_sequence: history.cut_sequence,
@@ -191,8 +196,8 @@ fn make(node: &Arc<Node>, log: &Arc<Log>) -> Result<Arc<Source>, String> {
     made
 }
 
-/// The checkpoint in force as a source, if it is less to send than a new one would be. Its files are there as long as the
-/// source is, whatever takes its place meanwhile.
+/// Returns the checkpoint in force as a source, if it is less to send than a new one. Links keep
+/// its files while the source exists, even if another checkpoint replaces it.
 fn take_in_force(
     node: &Arc<Node>,
     log: &Arc<Log>,
@@ -203,11 +208,11 @@ fn take_in_force(
     let kept = FilePlace::within(&node.core.config.current().dir);
     let manifest = kept.manifest().ok().flatten()?;
     if !manifest.segments.is_empty() {
-        // Its files name values that the replica does not have.
+        // Its files refer to values that the replica does not have.
         return None;
     }
     let sequence = manifest.log_sequence?;
-    // From here on the log is there for it, if it still is.
+    // From here on the log is kept for it, if it still exists.
     let pin = log.pin("full sync", sequence);
     let place = node.replication.stream.place_at(sequence)?;
     let from = kept.directory.join(&manifest.directory);
@@ -233,7 +238,7 @@ fn take_in_force(
     }))
 }
 
-/// Whether a checkpoint and the log since then are less to send than a new one.
+/// Whether a checkpoint and the log since then are less to send than a new checkpoint.
 fn is_little(log: &Log, sequence: u64, manifest: &Manifest) -> bool {
     let since = log.tail_complete().saturating_sub(sequence);
     since <= (manifest.bytes() * LOG_PERCENT_MAX / 100).max(LOG_BYTES_FREE)
@@ -287,7 +292,7 @@ fn make_in(
     }))
 }
 
-/// Removes the files of a source. What cannot be removed an operator finds by its name.
+/// Removes the files of a source. An operator recognises by the name what could not be removed.
 fn remove(directory: &Path) {
     let _left: io::Result<()> = std::fs::remove_dir_all(directory);
 }

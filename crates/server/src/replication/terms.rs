@@ -1,8 +1,9 @@
-//! The history of this node's log: which term wrote which part of it, as far as that is known here.
+//! The history of this node's log: which term wrote which part of it, as far as this node knows.
 //!
-//! Recovery reads it from the manifest of the checkpoint, for what the log has no more, and from the log after it. From then
-//! on whoever appends a term frame, or is sent one, notes it here; each checkpoint keeps what begins below its cut. So there
-//! is no moment at which a term is neither in the log nor in the manifest in force.
+//! Recovery reads the history from the manifest of the checkpoint, for the part that the log no
+//! longer has, and from the log after it. From then on the code that appends a term frame, own or
+//! received, notes it here. Each checkpoint keeps the terms that begin below its cut. So every term
+//! is always in the log or in the manifest in force.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -22,18 +23,18 @@ impl Terms {
         self.lock().clone()
     }
 
-    /// Forgets everything: the log is another one, of these terms so far.
+    /// Replaces the history: another log is in use, with these terms so far.
     pub(crate) fn begin(&self, terms: &[TermEntry]) {
         let terms = terms.iter().map(|term| Term {
             number: term.number,
             id: TermId(term.id),
             start: term.start,
         });
-        // What is no history is as good as none.
+        // An inconsistent history counts as none.
         *self.lock() = Lineage::new(terms.collect()).unwrap_or_default();
     }
 
-    /// Forgets the terms that began at or behind a place: the log was truncated there.
+    /// Forgets the terms that began at or after `end`: the log was truncated there.
     pub(crate) fn truncate(&self, end: u64) {
         self.lock().truncate(end);
     }
@@ -46,17 +47,17 @@ impl Terms {
                 id: TermId(term.id),
                 start: frame.sequence,
             };
-            // One that does not follow is of a log that nobody should have written.
+            // A term out of order is ignored: no correct primary writes one.
             let _out_of_order = self.lock().begin(term);
         }
     }
 
-    /// Notes what was appended from a sequence on, which is the beginning of a frame.
+    /// Notes the frames that were appended from a sequence on, at which a frame begins.
     pub(crate) fn note_from(&self, log: &Arc<Log>, mut from: u64) {
         let mut cursor = log.cursor();
         let mut bytes = Vec::new();
         while let Read::Frames { first, end } = cursor.read(from, READ_BYTES_MAX, &mut bytes) {
-            // Of a frame in pieces there is nothing to see: a term frame is a short one.
+            // A frame in pieces is never a term frame, because those are short.
             for frame in frames(first, &bytes) {
                 self.note(&frame);
             }
@@ -64,7 +65,7 @@ impl Terms {
         }
     }
 
-    /// The terms that begin below a sequence, as a manifest has them.
+    /// Returns the terms that begin below a sequence, in the form of a manifest.
     pub(crate) fn below(&self, sequence: u64) -> Vec<TermEntry> {
         let known = self.lock();
         let below = known.terms().iter().filter(|term| term.start < sequence);
@@ -76,8 +77,9 @@ impl Terms {
         below.map(entry).collect()
     }
 
-    /// Where another history begins than that of a checkpoint, before the log has all that the checkpoint has in part: a
-    /// term that began meanwhile. The checkpoint may have writes that are in no log.
+    /// Returns the start of a term that began before the log had everything that the checkpoint
+    /// contains in part. From there on the log has another history than the checkpoint, which may
+    /// contain writes that are in no log.
     pub(crate) fn other_history(&self, base: &Manifest) -> Option<u64> {
         let from = base.log_sequence?;
         let settled = base.history.settled_sequence?;

@@ -1,4 +1,4 @@
-//! The thread "follow": carries out orders one after the other. It is there from the first order on.
+//! The thread "follow": carries out orders one after the other. It starts with the first order.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -17,17 +17,18 @@ use crate::config::system_reason;
 use crate::node::Node;
 use crate::port::Port;
 
-/// The first pause between two connections; each is twice as long as the one before, ...
+/// The first pause between two connections. Each pause is twice as long as the one before, ...
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// ... up to this.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// The same where a control group said whom to follow.
+/// Maximum pause if a control group named the primary.
 const PAUSE_GROUPED: Duration = Duration::from_millis(250);
 
-/// So long a primary is left alone whose data does not fit here: each attempt receives all of it.
+/// Pause before the next attempt if the primary's data does not fit here: each attempt receives all
+/// of it.
 const PAUSE_UNFIT: Duration = Duration::from_secs(300);
 
-/// What the primary speaks, as far as is known.
+/// The protocol that the primary speaks, as far as is known.
 #[derive(Clone, Copy)]
 enum Speaks {
     Redis,
@@ -35,8 +36,9 @@ enum Speaks {
 }
 
 impl Replication {
-    /// Lets the thread see to the order that was left, and makes it if there is none. Not before [`Replication::begin`], which does so
-    /// for orders that came earlier: who takes over has to know in which term its log ends.
+    /// Wakes the thread for the order that was left, and starts it if it does not run. Does nothing
+    /// before [`Replication::begin`], which calls this for earlier orders: a node that takes over
+    /// must know in which term its log ends.
     #[allow(clippy::disallowed_methods, reason = "the one thread that follows")]
     pub(super) fn wake_thread(&self, mut standing: MutexGuard<'_, Standing>, node: &Node) {
         let own = self.node.get().and_then(std::sync::Weak::upgrade);
@@ -85,7 +87,7 @@ impl Replication {
         }
     }
 
-    /// Follows until another order is there.
+    /// Follows until another order comes.
     fn run(&self, following: &Following) {
         let Some(node) = following.node() else { return };
         let first = match following.link_port() {
@@ -95,7 +97,7 @@ impl Replication {
         let mut speaks = first;
         let mut pause = PAUSE_MIN;
         while !following.is_stopping() && !node.is_stopping() {
-            // Who follows without its log would be of another history afterwards.
+            // If the node followed without its log, the log's history would differ afterwards.
             if let Err(reason) = own_link::begin_missing_log(&node) {
                 following.refuse(&format!("the log here cannot be begun: {reason}"));
                 if following.pause(PAUSE_MAX) {
@@ -117,7 +119,7 @@ impl Replication {
                     speaks = Speaks::OwnLink(port);
                     continue;
                 }
-                // The port may have changed, or the server: it is asked again.
+                // The port or the server may have changed: the primary is asked again.
                 Ended::NoOwnLink | Ended::Again => speaks = first,
                 Ended::Refused => pause = PAUSE_MAX,
                 Ended::Unfit => {
@@ -127,7 +129,7 @@ impl Replication {
                     continue;
                 }
             }
-            // A group waits for its copies.
+            // A control group waits for its copies, so pauses are short.
             let pause_max = match node.replication.fence.is_grouped() {
                 true => PAUSE_GROUPED,
                 false => PAUSE_MAX,
@@ -148,12 +150,12 @@ impl Replication {
         self.standing().order.is_some()
     }
 
-    /// Becomes a primary: nothing of another one is applied any more.
+    /// Becomes a primary. Nothing of another primary is applied any more.
     fn finish_taking_over(&self, node: &Arc<Node>) {
         if self.role() != Role::TakingOver {
             return;
         }
-        // The stream that was followed may have had no byte yet.
+        // The followed stream may not have had any byte yet.
         let id = self.history().id;
         let followed = node.core.env.followed.get();
         let followed = followed
@@ -161,8 +163,9 @@ impl Replication {
             .map(|source| source.offset);
         self.begin_term(node, followed);
         if let Some(offset) = followed {
-            // Who followed that stream, too, goes on with this one; who followed this node's own does not. The former
-            // primary may be here already, and waits for the answer to its PSYNC.
+            // Replicas of the followed stream continue with this node's; replicas of this node's
+            // former stream cannot. The former primary may have connected already, and waits for
+            // the answer to its PSYNC.
             self.replicas
                 .stop(|one| one.state() != ReplicaState::Handshake);
             if let Err(reason) = self.stream.begin_at(node, offset) {
@@ -179,7 +182,7 @@ impl Replication {
             self.is_emptied.store(false, Ordering::Release);
         }
         let mut standing = self.standing();
-        // Somebody may have changed his mind.
+        // The role may have been changed meanwhile.
         let Ok(role) = role::next(self.role(), Event::TookOver) else {
             return;
         };
@@ -194,7 +197,7 @@ impl Replication {
     /// Hands the office over to a replica, or keeps it.
     fn run_failover(&self, node: &Arc<Node>, failover: &Arc<Failover>) {
         wait_for_writers(node);
-        // Nobody writes any more.
+        // No client writes any more.
         let end = log_end(node);
         let verdict =
             failover.wait_for_replica(&self.replicas, end, || node.core.clock.now_unix_ms());
@@ -207,8 +210,8 @@ impl Replication {
                 let is_own = self.is_own_replica(&primary);
                 let by = Authority {
                     fails_over: !is_own,
-                    // Who takes over with less than this node has gives it all of its data; to refuse that would make
-                    // two primaries.
+                    // A replica that takes over with less data than this node gives all of its data
+                    // to this node. Refusing that would leave two primaries.
                     may_discard: failover.forces,
                     ..Authority::default()
                 };
@@ -237,15 +240,16 @@ impl Replication {
         self.end_failover(node, failover, outcome);
     }
 
-    /// Whether a replica's link is the own one.
+    /// Whether this replica uses the own link.
     fn is_own_replica(&self, primary: &Primary) -> bool {
         let all = self.replicas.all();
         let is_it = |one: &Arc<Replica>| one.host == primary.host && one.port == primary.port;
         all.iter().any(|one| is_it(one) && one.kind == Kind::Own)
     }
 
-    /// Asks a replica of the own link to take over, which has all of the log; whether it may have. Once it was asked, nothing
-    /// but its no has this node keep the office: two primaries are worse than none.
+    /// Asks an own-link replica, which has all of the log, to take over. Returns whether it may
+    /// have taken over. After asking, this node keeps the office only if the replica refuses: two
+    /// primaries are worse than none.
     fn hand_over_by_own_link(
         &self,
         node: &Arc<Node>,
@@ -276,12 +280,13 @@ impl Replication {
         outcome: Result<Arc<Following>, &'static str>,
     ) {
         let mut standing = self.standing();
-        // This one ended when the office was handed over, and the link much later: the next may have begun.
+        // This failover ended when the office was handed over, long before the link ended: the next
+        // one may have begun.
         let is_this = |one: &mut Arc<Failover>| Arc::ptr_eq(one, failover);
         standing.failover.take_if(is_this);
         match outcome {
             Ok(following) => {
-                // It goes on as any other.
+                // The node follows the new primary like any other.
                 if standing.order.is_none() {
                     standing.order = Some(Order::Follow(following));
                 }
@@ -294,7 +299,7 @@ impl Replication {
         }
     }
 
-    /// Asks the replica to take over, until it has; whether it has.
+    /// Asks the replica to take over until it has, or the attempt fails. Returns whether it has.
     fn run_until_handed_over(&self, following: &Arc<Following>) -> bool {
         while !following.is_stopping() && self.role() == Role::FailingOver {
             let ended = redis_link::follow(following);
@@ -331,7 +336,7 @@ impl Replication {
     }
 }
 
-/// Removes all keys, and states that to the log. Nobody else writes.
+/// Removes all keys, and logs that. No other thread writes.
 fn empty(node: &Node) {
     let user = node.keeping.log_in_use.join();
     let mut handle = node.handle(&Arc::default());
@@ -344,8 +349,8 @@ fn empty(node: &Node) {
     });
 }
 
-/// Waits until no worker is in the middle of requests that it began to look at before: whatever it writes from now
-/// on it has been refused, or waits at the gate.
+/// Waits until all workers have finished the requests that they had begun. Later writes are
+/// refused, or wait at the gate.
 pub(super) fn wait_for_writers(node: &Node) {
     node.core.store.handle().exclusive(|_| ());
 }

@@ -1,4 +1,5 @@
-//! REPLICATION VERIFY: what a primary and its replicas hold is compared, each at the same place of the log.
+//! REPLICATION VERIFY: compares the data of a primary and its replicas, each at the same position
+//! in the log.
 //!
 //! ```text
 //!   primary                                    replica
@@ -8,8 +9,8 @@
 //!   groups that differ: verify {number, groups} ─► ready; the same once more, with the keys of these groups
 //! ```
 //!
-//! A cut is a snapshot's, so nobody waits while sums are made. One snapshot can be in progress: a replica that is just saving
-//! answers that it is busy, and counts as not compared.
+//! A cut is a snapshot's, so no thread waits while sums are computed. Only one snapshot can be in
+//! progress: a replica that is saving answers that it is busy, and counts as not compared.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,65 +22,65 @@ use persistence::digests::{Digest, GROUPS, ListedKey, Making};
 use replication::link::{DigestState, Message};
 use store::Store;
 
-/// So many groups are looked into for keys that differ.
+/// Maximum number of groups that are searched for differing keys.
 const GROUPS_LISTED_MAX: usize = 32;
-/// So many keys are named.
+/// Maximum number of keys that are named.
 const KEYS_NAMED_MAX: usize = 100;
-/// A key is shown so far.
+/// Maximum number of bytes that are shown of a key.
 const KEY_SHOWN_BYTES: usize = 128;
-/// How long replicas may take with their sums.
+/// Time that replicas have for their sums.
 const ANSWER_TIME: Duration = Duration::from_secs(60);
-/// How long one that is busy, or this node itself, is waited for.
+/// Number of attempts, and pause between them, while a replica or this node is busy.
 const BUSY_TIMES: usize = 20;
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a comparison needs of the server.
+/// What a comparison needs from the server.
 pub(crate) trait VerifyHome: Send + Sync {
     /// Whether this node takes writes.
     fn is_primary(&self) -> bool;
 
-    /// The names of the replicas that are online by the own link.
+    /// The names of the replicas that are online over the own link.
     fn online_names(&self) -> Vec<String>;
 
-    /// Says something to all of them.
+    /// Sends a message to all these replicas.
     fn broadcast(&self, message: &Message<'static>);
 
-    /// What is compared; none where the server is gone.
+    /// The store to compare, or `None` if the server is gone.
     fn store(&self) -> Option<Arc<Store>>;
 
-    /// The log that replicas have.
+    /// The log that is sent to replicas.
     fn log(&self) -> Option<Arc<Log>>;
 
     /// Milliseconds since 1970 UTC.
     fn now_unix_ms(&self) -> u64;
 
-    /// Whether the server stops.
+    /// Whether the server is stopping.
     fn is_stopping(&self) -> bool;
 
-    /// A line for the operator.
+    /// Writes a line to the server log.
     fn tell(&self, is_warning: bool, line: fmt::Arguments<'_>);
 }
 
-/// What a comparison came to.
+/// Result of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Report {
-    /// One goes on now.
+    /// Whether a comparison is running.
     pub(crate) is_running: bool,
-    /// The place of the last one; 0 before the first.
+    /// Sequence of the last comparison; 0 before the first.
     pub(crate) sequence: u64,
     /// When it ended, in milliseconds since 1970 UTC.
     pub(crate) ended_unix_ms: u64,
-    /// Replicas that hold the same.
+    /// Number of replicas with the same data.
     pub(crate) same: usize,
-    /// Replicas that do not.
+    /// Number of replicas with different data.
     pub(crate) different: usize,
-    /// Replicas that did not say.
+    /// Number of replicas that did not answer.
     pub(crate) unknown: usize,
-    /// Keys that differ: the replica, and the database and the key.
+    /// Keys that differ, each with the replica and the database.
     pub(crate) keys: Vec<String>,
 }
 
-/// What a replica said.
+/// A replica's answer.
 #[derive(Clone, Debug)]
 struct Answer {
     number: u64,
@@ -88,7 +89,7 @@ struct Answer {
     keys: Vec<ListedKey>,
 }
 
-/// What a node has to say to its primary.
+/// A message about a digest point from a replica to its primary.
 #[derive(Clone, Debug)]
 pub(crate) struct Saying {
     pub(crate) number: u64,
@@ -108,23 +109,23 @@ pub(crate) struct Verifier {
 struct State {
     report: Report,
     last_number: u64,
-    /// Of replicas, by name.
+    /// Answers of replicas, by name.
     answers: BTreeMap<String, Answer>,
-    /// Where this node follows: groups to be listed at the point of a number.
+    /// On a replica: the groups whose keys are to be listed at the digest point of this number.
     wanted: Option<(u64, Vec<u16>)>,
-    /// Where this node follows: what its primary is to hear.
+    /// On a replica: messages to its primary.
     sayings: Vec<Saying>,
 }
 
 impl Verifier {
-    /// What is known of the last comparison, and of the one that goes on.
+    /// Returns the result of the last comparison, and whether one is running.
     pub(crate) fn report(&self) -> Report {
         self.lock().report.clone()
     }
 
-    // Where this node follows.
+    // On a replica.
 
-    /// The primary wants keys of these groups at a point.
+    /// Notes that the primary wants the keys of these groups at a digest point.
     pub(crate) fn note_wanted(&self, number: u64, groups: Vec<u16>) {
         let mut state = self.lock();
         state.wanted = Some((number, groups));
@@ -136,12 +137,12 @@ impl Verifier {
         });
     }
 
-    /// What the primary is to hear now.
+    /// Takes the messages for the primary.
     pub(crate) fn take_sayings(&self) -> Vec<Saying> {
         std::mem::take(&mut self.lock().sayings)
     }
 
-    /// A point of the log was reached, and nothing after it is applied yet.
+    /// Handles a digest point in the log. Nothing after it has been applied yet.
     #[allow(
         clippy::disallowed_methods,
         reason = "a thread that ends with the sums"
@@ -194,9 +195,9 @@ impl Verifier {
         });
     }
 
-    // Where this node is followed.
+    // On a primary.
 
-    /// A replica says what it holds.
+    /// Notes a replica's answer.
     pub(crate) fn answer(&self, replica: &str, number: u64, state: DigestState, bytes: &[u8]) {
         let answer = Answer {
             number,
@@ -217,7 +218,7 @@ impl Verifier {
     /// Begins a comparison on a thread of its own.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why it cannot begin.
     #[allow(
         clippy::disallowed_methods,
         reason = "a thread that ends with the comparison"
@@ -281,7 +282,8 @@ impl Verifier {
         self.lock().report = report;
     }
 
-    /// Makes a cut and a point in the log in one step; the number, the place and what this node holds there.
+    /// Makes a cut and a digest point in the log in one step. Returns its number, its sequence and
+    /// this node's digest there.
     fn point(&self, home: &dyn VerifyHome, groups: &[u16]) -> Option<(u64, u64, Digest)> {
         let number = self.next_number(home);
         self.point_as(home, number, groups)
@@ -303,7 +305,7 @@ impl Verifier {
         let mut handle = store.handle();
         for _ in 0..BUSY_TIMES {
             let turn = store.batch_turn();
-            // Everybody is out: what is in the log is in the store, and nothing else.
+            // No other thread is in the store: it has exactly what the log has.
             let begun = handle.exclusive(|handle| {
                 if !home.is_primary() {
                     return None;
@@ -327,7 +329,7 @@ impl Verifier {
         None
     }
 
-    /// Waits for what replicas say about a point.
+    /// Waits for the replicas' answers about a digest point.
     fn collect(
         &self,
         number: u64,
@@ -353,7 +355,7 @@ impl Verifier {
         of_this.collect()
     }
 
-    /// Compares once more, with the keys of the groups that differ.
+    /// Compares again, with the keys of the groups that differ.
     fn name_keys(
         &self,
         home: &dyn VerifyHome,
@@ -438,7 +440,7 @@ fn differing_groups(own: &[u64], theirs: &[u64]) -> Vec<u16> {
     groups
 }
 
-/// Keys that only one has, or whose records differ.
+/// Returns keys that only one side has, or whose records differ.
 fn differing_keys(mut own: Vec<ListedKey>, mut theirs: Vec<ListedKey>) -> Vec<ListedKey> {
     own.sort_unstable();
     theirs.sort_unstable();
@@ -472,7 +474,7 @@ fn keys_to_bytes(keys: &[ListedKey]) -> Vec<u8> {
     bytes
 }
 
-/// The keys that bytes name, up to where they are malformed.
+/// Decodes keys until the end or the first malformed one.
 fn keys_of(mut bytes: &[u8]) -> Vec<ListedKey> {
     let mut keys = Vec::new();
     let next = |bytes: &mut &[u8]| {

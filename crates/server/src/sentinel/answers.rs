@@ -1,8 +1,8 @@
-//! What the port for Sentinel's clients answers: pure functions of the view of the control group.
+//! The answers of the port for Sentinel's clients: pure functions of the view of the control group.
 //!
-//! The shapes are those of Redis 7.2's Sentinel: a list of names and values for each instance, a map in RESP3. Fields that
-//! tell how a Sentinel pings its instances say that all is well; what clients look at (`flags`, `ip`, `port`, how many
-//! replicas and Sentinels there are) is the group's.
+//! The shapes are those of Redis 7.2's Sentinel: for each instance a list of names and values, in
+//! RESP3 a map. Fields about how a Sentinel pings its instances say that all is well. Fields that
+//! clients read (`flags`, `ip`, `port`, the numbers of replicas and Sentinels) come from the group.
 
 use cluster::state::{CopyKind, Node};
 use cluster::{NodeId, Shard};
@@ -10,19 +10,19 @@ use protocol::{Reply, Request, Resp};
 
 use crate::group::view::{SHARD, Seen};
 
-/// Where an instance is found.
+/// Address of an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) host: String,
     pub(crate) port: u16,
 }
 
-/// What answers are made of.
+/// Input for answers.
 pub(crate) struct Answers<'a> {
     pub(crate) seen: &'a Seen,
     /// `sentinel-master-name`.
     pub(crate) name: &'a str,
-    /// The port that the question came to: that of the other nodes, too.
+    /// The port on which the question came. The other nodes use the same.
     pub(crate) port: u16,
 }
 
@@ -40,7 +40,7 @@ impl Answers<'_> {
         self.seen.state.shards.get(&SHARD)
     }
 
-    /// The primary, once there is one.
+    /// The primary, or `None` if there is none yet.
     pub(crate) fn primary(&self) -> Option<Place> {
         self.primary_node().map(|(_, node)| place_of(node))
     }
@@ -63,7 +63,7 @@ impl Answers<'_> {
         nodes.filter_map(|(id, node)| Some((id, node?))).collect()
     }
 
-    /// The voters that answer on other machines: which port one has that shares this machine is not known.
+    /// The voters on other machines. The port of a voter on this machine is not known.
     fn other_voters(&self) -> Vec<(NodeId, &Node)> {
         let nodes = &self.seen.state.nodes;
         let own_host = nodes.get(&self.seen.own).map(|node| &node.record.host);
@@ -178,7 +178,7 @@ impl Answers<'_> {
         };
         let mut fields = self.common(id, node, "master");
         let epoch = self.shard().map_or(0, |shard| shard.term);
-        // Of this machine's voters, too: clients ask how many there are, not where.
+        // Including this machine's voters: clients ask how many there are, not where.
         let others = self.voters_count().saturating_sub(1);
         fields.extend([
             ("config-epoch", epoch.to_string()),

@@ -1,12 +1,13 @@
-//! The port for clients that ask Sentinels where the primary is (`sentinel-port`), answered from the view of the control
-//! group: no Sentinel runs anywhere, and clients need no change.
+//! The port for clients that ask Sentinels for the primary (`sentinel-port`). It is answered from
+//! the view of the control group: no Sentinel runs anywhere, and clients need no change.
 //!
 //! ```text
 //!   client ──► thread of its connection ── Session ──► Answers ◄── View ◄── the group's thread
 //!                                            └── +switch-master, when the view names another primary
 //! ```
 //!
-//! Few clients ask, and seldom: each connection has a thread, and there are no more than [`CONNECTIONS_MAX`].
+//! Few clients ask, and rarely: each connection has a thread, and there are at most
+//! [`CONNECTIONS_MAX`].
 
 mod answers;
 mod session;
@@ -21,18 +22,18 @@ use crate::incoming::{await_connection, is_nobody};
 use crate::node::Node;
 use session::Session;
 
-/// Connections at once.
+/// Maximum number of connections at a time.
 const CONNECTIONS_MAX: usize = 256;
-/// How often it is looked for another primary, and whether to stop.
+/// How often to check for another primary, and whether to stop.
 const LOOK: Duration = Duration::from_millis(50);
-/// Bytes that a client may leave unread of what it was sent, in time.
+/// Timeout of a write to a client that does not read.
 const WRITE_TIME: Duration = Duration::from_secs(5);
 const READ_BYTES: usize = 4 << 10;
 
-/// Opens the port, if there is to be one.
+/// Opens the port, if it is configured.
 ///
 /// # Errors
-/// When it cannot be listened on.
+/// The port cannot be listened on.
 #[allow(
     clippy::disallowed_methods,
     reason = "the thread that accepts clients of Sentinels"
@@ -67,7 +68,7 @@ pub(crate) fn open(node: &Arc<Node>) -> io::Result<()> {
 fn listen(port: u16, is_near: bool) -> io::Result<Vec<TcpListener>> {
     let addresses: [IpAddr; 2] = match is_near {
         true => [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
-        // One socket takes both.
+        // One socket serves both.
         false => [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()],
     };
     let mut refused = None;
@@ -100,7 +101,7 @@ fn accept(listeners: &[TcpListener], node: &Weak<Node>, port: u16) {
                 Ok((stream, _)) => stream,
                 Err(error) if is_nobody(&error) => continue,
                 Err(_) => {
-                    // No descriptor is free: somebody will give one back.
+                    // No descriptor is free; wait until one is.
                     std::thread::sleep(LOOK);
                     continue;
                 }
@@ -114,14 +115,14 @@ fn accept(listeners: &[TcpListener], node: &Weak<Node>, port: u16) {
             // Without a thread the connection is closed, and the client asks another node.
             let _refused = thread.spawn(move || {
                 let _counted = counted;
-                // Whoever is gone asks again.
+                // A client that is gone asks again.
                 let _gone = serve(stream, &node, port);
             });
         }
     }
 }
 
-/// Counts a connection as long as it lives.
+/// Counts a connection while it exists.
 struct Counted(Arc<AtomicUsize>);
 
 impl Counted {

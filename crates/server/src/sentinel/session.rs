@@ -1,4 +1,5 @@
-//! One connection of a client that asks Sentinels: what it has sent, what it is subscribed to, and what it is told.
+//! One connection of a client that asks Sentinels: its input, its subscriptions, and the messages
+//! to it.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -9,11 +10,11 @@ use protocol::{Batch, Decoder, Limits, Reply, ReplyBuffer, Request, Resp};
 use super::answers::{Answers, Place};
 use crate::node::Node;
 
-/// A request is not longer than this: questions are short.
+/// Maximum length of a request: questions are short.
 const REQUEST_BYTES_MAX: usize = 16 << 10;
-/// Requests that are decoded at once.
+/// Number of requests that are decoded at once.
 const BATCH: usize = 16;
-/// A client is subscribed to so many channels and patterns at most.
+/// Maximum number of a client's subscriptions to channels and patterns.
 const SUBSCRIPTIONS_MAX: usize = 64;
 const SWITCH: &[u8] = b"+switch-master";
 
@@ -28,7 +29,7 @@ pub(crate) struct Session {
     is_in: bool,
     channels: BTreeSet<Vec<u8>>,
     patterns: BTreeSet<Vec<u8>>,
-    /// The view that was looked at last, and who was the primary in it.
+    /// The view that was last checked, and its primary.
     version: u64,
     primary: Option<Place>,
 }
@@ -49,7 +50,7 @@ impl Session {
         }
     }
 
-    /// Looks for another primary: what the client is to be told.
+    /// Checks for another primary, and returns the messages for the client.
     pub(crate) fn look(&mut self, node: &Node) -> Vec<u8> {
         let view = &node.group;
         let version = view.version();
@@ -74,7 +75,7 @@ impl Session {
             let text = format!("{name} {} {} {} {}", old.host, old.port, new.host, new.port);
             self.publish(text.as_bytes(), &mut Reply::new(&mut buffer, self.resp));
         }
-        // Between two offices the old one is remembered.
+        // Between two offices the former primary is remembered.
         self.primary = now.or_else(|| self.primary.take());
         buffer.as_slice().to_vec()
     }
@@ -97,7 +98,7 @@ impl Session {
         }
     }
 
-    /// Bytes came: what is answered, and whether the connection goes on.
+    /// Handles received bytes. Returns the answers, and whether the connection goes on.
     pub(crate) fn receive(&mut self, node: &Node, bytes: &[u8]) -> (Vec<u8>, bool) {
         self.input.extend_from_slice(bytes);
         let mut buffer = ReplyBuffer::with_capacity(0);
@@ -129,7 +130,7 @@ impl Session {
         (buffer.as_slice().to_vec(), goes_on)
     }
 
-    /// Answers one request; whether the connection goes on.
+    /// Answers one request. Returns whether the connection goes on.
     fn answer(&mut self, node: &Node, request: &Request<'_>, buffer: &mut ReplyBuffer) -> bool {
         let config = node.core.config.current();
         let seen = node.group.get();
@@ -186,7 +187,7 @@ impl Session {
         }
     }
 
-    /// A user of the node is let in by the password that it has there.
+    /// Logs in a user of the node with the password that it has there.
     fn log_in(&mut self, node: &Node, name: &[u8], password: &[u8]) -> Result<(), LogInError> {
         let (access, now_unix_ms) = (&node.core.shared.access, node.core.clock.now_unix_ms());
         let _user = access.log_in(name, password, &self.from, now_unix_ms)?;

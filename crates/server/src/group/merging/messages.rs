@@ -1,4 +1,5 @@
-//! What nodes of two clusters say to each other of which one is to give way, and nodes of that one of how it does.
+//! Messages between nodes of two clusters about which one gives way, and within that one about how
+//! it does.
 
 use cluster::NodeId;
 use cluster::bytes::{Malformed, Reader, Writer};
@@ -6,34 +7,34 @@ use cluster::entry::{SlotRange, are_ranges, decode_ranges, encode_ranges};
 
 use crate::group::files::{KnownPeer, NODES_MAX, Place};
 
-/// A node of one cluster asks one of another.
+/// A question from a node of one cluster to a node of another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Question {
-    /// Who began the asker's cluster.
+    /// The founder of the asker's cluster.
     pub(super) founder: NodeId,
-    /// Where the asker is.
+    /// The asker's address.
     pub(super) place: Place,
     /// The hash slots that have owners in its cluster.
     pub(super) owned: Vec<SlotRange>,
 }
 
-/// What it is told.
+/// The answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// They are of one cluster soon, or are already.
+    /// They are in one cluster already, or soon will be.
     Later,
-    /// The asker's cluster is to give way: its nodes join there.
+    /// The asker's cluster has to give way: its nodes join there.
     GiveWay(Place),
-    /// Nothing comes of it.
+    /// They cannot merge, for this reason.
     Refused(String),
 }
 
-/// A cluster gives way: said to its founder, which says so to each of its nodes.
+/// The notice that a cluster gives way: sent to its founder, which sends it to each of its nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Order {
-    /// Who began it.
+    /// Its founder.
     pub(super) founder: NodeId,
-    /// Where a node of the other one is.
+    /// Address of a node of the other cluster.
     pub(super) to: Place,
 }
 
@@ -100,7 +101,7 @@ impl Order {
     }
 }
 
-/// Who else was in the cluster that a node has left.
+/// Encodes the other nodes of the cluster that a node has left.
 pub(super) fn encode_peers(peers: &[KnownPeer]) -> Vec<u8> {
     let mut writer = Writer::default();
     writer.count(peers.len());
@@ -141,7 +142,7 @@ mod tests {
         }
     }
 
-    /// What was written comes back, and nothing of what is cut off.
+    /// Checks that encoded messages decode to the same, and truncated ones do not decode.
     fn assert_comes_back<T: PartialEq + std::fmt::Debug>(
         said: &T,
         bytes: &[u8],

@@ -1,11 +1,12 @@
-//! A full sync that is loaded while it arrives, where nothing is lost by that.
+//! A full sync that is loaded while it is received, if that loses no data.
 //!
 //! ```text
 //!   empty store ─► loading ─┬─► the manifest names what arrived ─► in force
 //!                           └─► a fault, another full sync, nobody to go on with it ─► empty store
 //! ```
 //!
-//! Clients are told that data is being loaded from the first piece on, also while the link is broken.
+//! Clients are answered that data is being loaded from the first piece on, also while the link is
+//! broken.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -18,20 +19,22 @@ use replication::link::Full;
 
 use super::{AppliedLog, check_databases, install_libraries};
 
-/// How long clients are told that data is being loaded while the link breaks again and again that it comes over.
+/// How long clients are answered that data is being loaded after the link of an early full sync
+/// broke.
 const BROKEN_TIME_MS: u64 = 10_000;
 
-/// What is being loaded while it arrives.
+/// A full sync that is loaded while it is received.
 pub(super) struct Early {
     arriving: Arriving,
-    /// Before that the store was not what checkpoint and log say, or what it had was dropped for this; else it was empty.
+    /// Whether the store was broken before, or its data was dropped for this full sync. Otherwise
+    /// it was empty.
     was_broken: bool,
-    /// When the link broke that it came over, until more comes.
+    /// When the link of this full sync broke. `None` as soon as more is received.
     broken_ms: Option<u64>,
 }
 
 impl AppliedLog<'_> {
-    /// Hands on what arrived to who loads it, where that is done early.
+    /// Passes received data to the loader, if this full sync is loaded early.
     pub(super) fn load_early(
         &mut self,
         hand_on: impl FnOnce(&Arriving, &dyn Fn() -> bool) -> bool,
@@ -51,8 +54,9 @@ impl AppliedLog<'_> {
         Err(fault.map_or_else(|| LoadFault::Thread.to_string(), |fault| fault.to_string()))
     }
 
-    /// Begins to load what will arrive, where nothing is lost by that: there is no data, or an operator wants it dropped before
-    /// other data comes. Under a control group what a member has is not dropped for what may not come.
+    /// Begins to load the full sync while it is received, if that loses no data: the store is
+    /// empty, or an operator wants its data dropped before other data comes. Under a control group
+    /// a member keeps its data until the new data is complete.
     pub(super) fn begin_early(
         &mut self,
         full: &Full,
@@ -83,7 +87,7 @@ impl AppliedLog<'_> {
         }
     }
 
-    /// What was loaded of something that does not become whole is no data.
+    /// Drops what was loaded of a full sync that does not become complete.
     pub(super) fn give_up_early(&mut self, early: Early) {
         drop(early.arriving);
         self.empty_store();
@@ -91,13 +95,13 @@ impl AppliedLog<'_> {
         self.home.set_loading(None);
     }
 
-    /// As [`AppliedLog::load`], of what arrived.
+    /// As [`AppliedLog::load`], for data that was received and loaded early.
     pub(super) fn finish_early(&mut self, early: Early, manifest: &Manifest) -> Result<(), String> {
         let env = self.home.env();
         let loaded = match check_databases(env, manifest) {
             Ok(()) => early.arriving.finish(manifest).map_err(|it| it.to_string()),
             Err(reason) => {
-                // Nothing is put into the store any more after this.
+                // After this drop no loader changes the store.
                 drop(early.arriving);
                 Err(reason)
             }
@@ -109,20 +113,21 @@ impl AppliedLog<'_> {
         })
     }
 
-    /// What was handed on to be loaded cannot be handed on again: the next full sync begins anew.
+    /// Forgets a full sync that is loaded early: its data cannot be passed to a loader twice, so
+    /// the next full sync starts from the beginning.
     pub(super) fn forget_early_sync(&mut self) {
         if self.sync.as_ref().is_some_and(|sync| sync.early.is_some()) {
             self.forget_sync();
         }
     }
 
-    /// Whether something is loaded early that may go on, into a store that was empty.
+    /// Whether a full sync is loaded early into a store that was empty, and may go on.
     pub(super) fn was_empty_before(&self) -> bool {
         let early = self.sync.as_ref().and_then(|sync| sync.early.as_ref());
         early.is_some_and(|early| !early.was_broken)
     }
 
-    /// The link broke, and clients are told nothing else than before.
+    /// Notes that the link broke. What clients are answered does not change.
     pub(super) fn note_break(&mut self) {
         let now_ms = self.home.env().clock.monotonic_ms();
         if let Some(early) = self.sync.as_mut().and_then(|sync| sync.early.as_mut()) {
@@ -130,7 +135,8 @@ impl AppliedLog<'_> {
         }
     }
 
-    /// Has clients wait no longer for what may never come.
+    /// Forgets an early full sync whose link has been broken for [`BROKEN_TIME_MS`], so that
+    /// clients do not wait for it forever.
     pub(super) fn forget_late_sync(&mut self) {
         let now_ms = self.home.env().clock.monotonic_ms();
         let early = self.sync.as_ref().and_then(|sync| sync.early.as_ref());

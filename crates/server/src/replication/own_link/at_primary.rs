@@ -1,5 +1,5 @@
-//! The primary's side of the own link: the node, as links to its replicas need it. Who may attach in which term, what a
-//! full sync gives, and what is committed.
+//! The primary's side of the own link: adapts the node to the links of its replicas. Decides which
+//! replica may attach in which term, what a full sync sends, and what is committed.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -26,15 +26,15 @@ use super::log_on_disk::{own_log, place_of};
 use super::observers::{LogCopy, Nobody, Watcher};
 use crate::node::Node;
 
-/// How often it is looked whether a term frame is on disk.
+/// How often to check whether a term frame is on disk.
 pub(super) const LOOK: Duration = Duration::from_millis(1);
 
-/// A checkpoint is sent to a replica as long as the log after it has no more bytes than this part of it, in hundredths.
+/// A checkpoint is sent to a replica if the log after it has at most this percentage of its bytes.
 const LOG_PERCENT_MAX: u64 = 150;
-/// So much log after a checkpoint is never a reason for a new one.
+/// A checkpoint followed by at most this many bytes of log is always sent.
 const LOG_BYTES_FREE: u64 = 16 << 20;
 
-/// Up to where this primary counts its own log.
+/// The end of this primary's own log that counts as a copy.
 fn counted_end(node: &Node, log: &Log) -> u64 {
     match node.replication.fence.wants_disk() {
         true => log.durable(),
@@ -42,12 +42,13 @@ fn counted_end(node: &Node, log: &Log) -> u64 {
     }
 }
 
-/// Up to where all copies of the data have the log, as far as this primary knows.
+/// The sequence up to which all copies of the data have the log, as far as this primary knows.
 fn floor(node: &Node, log: &Log) -> Option<u64> {
     node.replication.fence.floor(counted_end(node, log))
 }
 
-/// A checkpoint as who keeps the log alone is given it: where the log begins, and the terms before that.
+/// Returns a checkpoint's manifest as a log-only copy gets it: where the log begins, and the terms
+/// before that.
 fn without_parts(manifest: Manifest) -> Manifest {
     Manifest {
         parts: Vec::new(),
@@ -59,7 +60,7 @@ fn without_parts(manifest: Manifest) -> Manifest {
     }
 }
 
-/// What replicas have to know.
+/// The password that replicas must know.
 pub(super) fn secret_of_primary(node: &Node) -> Vec<u8> {
     let config = node.core.config.current();
     let replication = &config.replication;
@@ -67,7 +68,7 @@ pub(super) fn secret_of_primary(node: &Node) -> Vec<u8> {
     own.or_else(|| config.password.clone()).unwrap_or_default()
 }
 
-/// A checkpoint that is sent, and what keeps it.
+/// A checkpoint that is sent, and the pins that keep it.
 struct PinnedCheckpoint {
     manifest: Manifest,
     source: Source,
@@ -75,7 +76,7 @@ struct PinnedCheckpoint {
     log_pin: Pin,
 }
 
-/// The node, as links to its replicas need it.
+/// The node, as the links of its replicas see it.
 pub(super) struct AtPrimary {
     pub(super) node: Weak<Node>,
 }
@@ -87,10 +88,12 @@ impl AtPrimary {
             .ok_or_else(|| "the server stops".to_owned())
     }
 
-    /// A checkpoint that is less to send than a new one, or a new one, with what keeps its files and the log from it on.
+    /// Returns the checkpoint in force if it is less to send than a new one, otherwise a new one.
+    /// The pins keep its files and the log after it.
     fn checkpoint(node: &Node, log: &Arc<Log>) -> Result<PinnedCheckpoint, String> {
-        // What others have in their tier is nothing to a replica. Nor does one go on without a term: whoever lost its power
-        // before it had the first one's frame would be taken for somebody with another history.
+        // Values in this node's tier are of no use to a replica. A checkpoint without a term cannot
+        // be continued: a replica that lost power before it had the first term's frame would seem
+        // to have another history.
         let terms = &node.replication.own.terms;
         let has_values = |manifest: &Manifest| {
             manifest.segments.is_empty()
@@ -126,10 +129,11 @@ impl AtPrimary {
         })
     }
 
-    /// The checkpoint from which the log of a copy of the log alone begins: the one in force, whose parts it is not given.
+    /// Returns the checkpoint at which the log of a log-only copy begins: the one in force. Its
+    /// parts are not sent.
     ///
     /// # Errors
-    /// Where not all copies of the data are known to have the log up to there.
+    /// Not all copies of the data are known to have the log up to there.
     fn log_begin(node: &Node, log: &Arc<Log>) -> Result<PinnedCheckpoint, String> {
         let floor =
             floor(node, log).ok_or("not all copies of the data have said what they have")?;
@@ -146,7 +150,7 @@ impl AtPrimary {
         }
     }
 
-    /// The checkpoint in force, if the log goes on from it.
+    /// Returns the checkpoint in force, if the log continues it.
     fn pin(node: &Node, log: &Arc<Log>) -> Result<Option<PinnedCheckpoint>, String> {
         let kept = node.persistence().ok_or("nothing is kept")?;
         let found = kept.checkpointer.pin().map_err(|fault| fault.to_string())?;
@@ -218,14 +222,14 @@ impl PrimaryHome for AtPrimary {
         let end = log.tail_complete();
         let mut handle = node.core.store.handle();
         let has_keys = (0..node.core.store.databases()).any(|database| handle.len(database) > 0);
-        // A log that is more than its terms changed something once.
+        // A log with more than its term frames contained changes at some time.
         let first = lineage.terms().first().map_or(0, |term| term.start);
         let is_more = end.saturating_sub(first) > 256 * lineage.terms().len() as u64;
         Ok(PrimaryLog {
             oldest: log.oldest().max(own.whole_from.load(Ordering::Acquire)),
             end,
             has_data: has_keys || is_more || first > 0 || node.keeping.keeps_log_alone(),
-            // A replica is given a checkpoint first, so that it has one to go on from.
+            // A replica gets a checkpoint first, so that it has one to continue from.
             is_whole: false,
             lineage,
         })

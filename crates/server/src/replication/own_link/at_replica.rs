@@ -1,4 +1,5 @@
-//! The replica's side of the own link: the node, as the link to its primary and what applies the log need it.
+//! The replica's side of the own link: adapts the node to the link to its primary and to the code
+//! that applies the log.
 
 use std::fmt;
 use std::io;
@@ -32,10 +33,10 @@ use crate::node::Node;
 use crate::port::Port;
 use crate::replica_reads::Standing;
 
-/// How long a connection to the primary may take.
+/// Timeout of a connection to the primary.
 const DIAL_TIME: Duration = Duration::from_secs(5);
 
-/// The node, as the link to its primary needs it.
+/// The node, as the link to its primary sees it.
 pub(super) struct AtReplica<'f> {
     pub(super) following: &'f Following,
     pub(super) node: Arc<Node>,
@@ -100,10 +101,11 @@ impl ReplicaHome for AtReplica<'_> {
         self.following.note_offset(log.appended, log.applied);
         let own = &self.node.replication.own;
         if link == Link::Connected {
-            // Its own replicas are answered in the term that it follows, again where that is another one.
+            // This node's own replicas are answered in the term that it follows. They attach again
+            // if the term has changed.
             let term = own.terms.lineage().last_number();
             own.links(&self.node).begin_term(term);
-            // What REPLICAOF allowed was for this attachment.
+            // The permission of REPLICAOF was for this attachment only.
             let _used_up = self.following.take_discard();
         }
         if self.following.link() == link || link == Link::Refused {
@@ -185,7 +187,7 @@ impl LogHome for AtReplica<'_> {
         self.node.replication.own.pins.clear();
         let log = kept.log().replace(manifest)?;
         kept.checkpointer.note_clean(manifest.created_unix_ms);
-        // Before anything of it is acknowledged.
+        // Before any of the log is acknowledged.
         self.node.replication.take_log_for(&self.node, self.shard)?;
         Ok(log)
     }

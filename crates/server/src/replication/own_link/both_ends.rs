@@ -1,5 +1,5 @@
-//! What both ends of the own link ask of the node: how long a silent peer is waited for, lines for the operator, and a
-//! lock whose holder may have panicked.
+//! What both ends of the own link need of the node: the timeout for a silent peer, lines of the
+//! server log, and a lock whose holder may have panicked.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};

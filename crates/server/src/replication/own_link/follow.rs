@@ -1,4 +1,5 @@
-//! Following a primary by the own link: whether that is possible, who may append to the log meanwhile, and how it ends.
+//! Following a primary by the own link: whether that is possible, which code may append to the log
+//! meanwhile, and how it ends.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,7 +13,8 @@ use super::at_replica::AtReplica;
 use super::log_on_disk::own_log;
 use crate::node::Node;
 
-/// Whether this node could follow that primary by the own link: there is a log on disk to append to, and the way is open.
+/// Whether this node could follow that primary by the own link: it has a log on disk to append to,
+/// and the link is allowed.
 pub(in super::super) fn can_follow(node: &Node, following: &Following) -> bool {
     let config = node.core.config.current();
     let is_secret = !secret_of_replica(node).is_empty();
@@ -28,11 +30,11 @@ pub(in super::super) fn can_follow(node: &Node, following: &Following) -> bool {
             primary.host, primary.port
         ));
     }
-    // A failover between nodes is done by the words of PSYNC.
+    // A failover between nodes uses PSYNC.
     own_log(node).is_some() && is_open && !following.fails_over()
 }
 
-/// Follows a primary by the own link, at this port of its host, until that is to end.
+/// Follows a primary by the own link, at this port of its host, until following has to end.
 pub(in super::super) fn follow(following: &Following, port: u16) -> Ended {
     let Some(node) = following.node() else {
         return Ended::Again;
@@ -75,7 +77,7 @@ pub(in super::super) fn follow(following: &Following, port: u16) -> Ended {
 }
 
 impl OwnLinks {
-    /// Nobody states anything to the log any more.
+    /// Ends all appending of effects to the log.
     pub(in super::super) fn lend(&self, node: &Arc<Node>) {
         if let Some(links) = self.links.get() {
             links.end_term();
@@ -84,18 +86,20 @@ impl OwnLinks {
     }
 }
 
-/// Takes the log from everybody who states effects to it: what is appended from here on comes from the primary.
+/// Takes the log from all threads that append effects: from here on only the primary's frames are
+/// appended.
 fn lend_log(node: &Node) {
     let own = &node.replication.own;
     if own.follows.load(Ordering::Acquire) {
         return;
     }
-    // A replica by PSYNC may be there before the primary is: no ping of its stream may stand where frames of the primary come.
+    // A PSYNC replica may connect before the primary does: no ping of its stream may be appended
+    // where the primary's frames go.
     node.replication.stream.set_foreign(true);
     node.replication.stream.let_go(node);
     let log = node.persistence().and_then(|kept| kept.log().lend());
     if let Some(log) = log {
-        // Before anybody cuts as a replica does.
+        // Set before any thread makes a cut as a replica.
         own.applied.store(log.tail(), Ordering::Release);
     }
     own.follows.store(true, Ordering::Release);

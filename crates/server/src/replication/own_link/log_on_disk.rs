@@ -1,5 +1,5 @@
-//! The log and the data of a node, as its links know them: where the log begins and ends, up to where the data is, and
-//! what a checkpoint of that may say.
+//! A node's log and data, as its links see them: where the log begins and ends, up to where it is
+//! applied, and what a checkpoint's manifest may say of them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,12 +21,13 @@ pub(in super::super) fn place_of(node: &Node) -> Place {
 }
 
 impl OwnLinks {
-    /// Where the log on disk begins; 0 without one.
+    /// The first sequence of the log on disk; 0 without a log.
     pub(crate) fn log_begins(&self, node: &Node) -> u64 {
         own_log(node).map_or(0, |log| log.oldest())
     }
 
-    /// Where the log on disk ends: the term of its last frame, and the sequence; and up to where the data is.
+    /// The end of the log on disk: the term of its last frame, its sequence, and the sequence up to
+    /// which it is applied.
     pub(crate) fn log_end(&self, node: &Node) -> (u64, u64, u64) {
         let Some(log) = own_log(node) else {
             return (0, 0, 0);
@@ -39,7 +40,7 @@ impl OwnLinks {
         (self.terms.lineage().last_number(), sequence, applied)
     }
 
-    /// Why no checkpoint may be made now, if so.
+    /// Why no checkpoint may be made now, or `None` if one may.
     pub(crate) fn refuses_checkpoints(&self) -> Option<String> {
         if !self.follows.load(Ordering::Acquire) {
             return None;
@@ -55,11 +56,11 @@ impl OwnLinks {
         })
     }
 
-    /// What the manifest of a checkpoint says that is cut now. Where this node follows, nothing is applied meanwhile, and
-    /// the checkpoint has what the log has up to there, no more and no less.
+    /// Returns the history for the manifest of a checkpoint that is cut now. On a replica nothing
+    /// is applied meanwhile, so the checkpoint has exactly the log up to there.
     ///
     /// # Errors
-    /// Why there can be no checkpoint of this cut.
+    /// Why this cut cannot become a checkpoint.
     pub(crate) fn manifest_history(&self, log_sequence: Option<u64>) -> Result<History, String> {
         let Some(sequence) = log_sequence else {
             return Ok(History::default());

@@ -1,5 +1,5 @@
-//! Who hears of a replica at the primary's side, as far as it is a replica: what clients are shown of it, and what
-//! counts for a majority.
+//! Observers of replicas on the primary's side: they feed what clients are shown of a replica, and
+//! what counts for a majority.
 
 use std::sync::{Mutex, Weak};
 
@@ -13,7 +13,7 @@ use super::both_ends::lock;
 use super::log_on_disk::own_log;
 use crate::node::Node;
 
-/// Nobody is told.
+/// An observer that ignores everything.
 pub(super) struct Nobody;
 
 impl Observer for Nobody {
@@ -32,7 +32,7 @@ impl Observer for Nobody {
     }
 }
 
-/// Counts a copy of the log alone. Nobody is shown it: clients find nothing there.
+/// Counts a log-only copy. It is not shown to clients, because it serves them no data.
 pub(super) struct LogCopy {
     pub(super) node: Weak<Node>,
     pub(super) peer: TermId,
@@ -67,7 +67,8 @@ impl Drop for LogCopy {
     }
 }
 
-/// A copy has the log up to there: it is kept from there on, and counts for a majority.
+/// Notes how far a copy has the log: the log is kept from there on, and the copy counts for a
+/// majority.
 fn note_acked(node: &Node, peer: TermId, name: &str, ack: &link::Ack) {
     let replication = &node.replication;
     if let Some(log) = own_log(node) {
@@ -80,11 +81,11 @@ fn note_acked(node: &Node, peer: TermId, name: &str, ack: &link::Ack) {
     replication.note_copy(node, peer, ack.term, Some(end));
 }
 
-/// Says how far a replica is to who shows that.
+/// Publishes a replica's progress.
 pub(super) struct Watcher {
     pub(super) node: Weak<Node>,
     pub(super) peer: TermId,
-    /// Where the replica serves its clients.
+    /// The address at which the replica serves its clients.
     pub(super) name: String,
     pub(super) attached: Mutex<Attached>,
 }

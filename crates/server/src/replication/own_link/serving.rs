@@ -1,4 +1,5 @@
-//! What a node does for its links as long as it runs: its name, its port, how links are encrypted, and upkeep.
+//! What a node does for its links for its whole life: its name, its port, the encryption of links,
+//! and upkeep.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -22,7 +23,7 @@ use crate::config::LinkEncryption;
 use crate::node::Node;
 
 impl OwnLinks {
-    /// Says which node it is of, when all that is kept is loaded.
+    /// Sets the node that this belongs to. Called when all kept data is loaded.
     pub(crate) fn begin(&self, node: &Arc<Node>) {
         let _already_set = self.node.set(Arc::downgrade(node));
         if let Some(kept) = node.persistence() {
@@ -32,26 +33,27 @@ impl OwnLinks {
         if self.terms.lineage().last().is_none() && !is_grouped {
             return;
         }
-        // A node that was in office begins another term before it is heard of again: it may have been replaced meanwhile.
-        // Under a control group only that begins one. Who was told to take over meanwhile does so next.
+        // A node that was in office begins another term before it serves again: it may have been
+        // replaced meanwhile. Under a control group only the group begins one. A node that was
+        // ordered to take over meanwhile does so next.
         if node.replication.role() == Role::Primary && !is_grouped {
             self.begin_term(node, None);
         }
-        // Its replicas come back without asking.
+        // Its replicas reconnect without asking for the port.
         let _port = self.offer();
     }
 
-    /// Says how this node is called among those that have links, before there are any.
+    /// Sets this node's ID for links, before there are any.
     pub(crate) fn set_id(&self, id: TermId) {
         *lock(&self.id) = Some(id);
     }
 
-    /// The node that this is of, once it has begun.
+    /// The node that this belongs to, once it has begun.
     pub(crate) fn node(&self) -> Option<Arc<Node>> {
         self.node.get()?.upgrade()
     }
 
-    /// This node's name among those that have links.
+    /// This node's ID for links.
     pub(crate) fn id(&self) -> TermId {
         *lock(&self.id).get_or_insert_with(|| {
             let mut id = TermId::default();
@@ -68,7 +70,8 @@ impl OwnLinks {
         }))
     }
 
-    /// How a link with that peer is encrypted; none where it cannot be, and need not.
+    /// Returns how a link with that peer is encrypted, or `None` if TLS is not available and not
+    /// required.
     pub(in super::super) fn encryption(
         &self,
         node: &Node,
@@ -96,12 +99,13 @@ impl OwnLinks {
         }
     }
 
-    /// Links that were not let in.
+    /// Number of refused links.
     pub(crate) fn refused_count(&self) -> u64 {
         self.links.get().map_or(0, |links| links.refused_count())
     }
 
-    /// The port of the own link and this node's name, for a replica that asks; none where there is no log on disk.
+    /// Returns the port of the own link and this node's ID, for a replica that asks, or `None` if
+    /// there is no log on disk.
     pub(crate) fn offer(&self) -> Option<(u16, String)> {
         let node = self.node.get()?.upgrade()?;
         own_log(&node)?;
@@ -109,7 +113,7 @@ impl OwnLinks {
         Some((port, self.id().to_string()))
     }
 
-    /// Opens the port of links, if it is not open yet; which it is.
+    /// Opens the port of links, if it is not open yet. Returns the port.
     pub(crate) fn open(&self, node: &Arc<Node>) -> Option<u16> {
         let mut listeners = lock(&self.listeners);
         if listeners.is_none() {
@@ -158,7 +162,7 @@ impl OwnLinks {
         }
     }
 
-    /// What is done now and again.
+    /// Periodic work.
     pub(crate) fn upkeep(&self) {
         let Some(links) = self.links.get() else {
             return;
@@ -175,12 +179,12 @@ impl OwnLinks {
         if interval_s > 0
             && now_unix_ms.saturating_sub(last_unix_ms) >= u64::from(interval_s) * 1000
         {
-            // Without replicas there is nothing to compare with.
+            // An error means that there are no replicas to compare with.
             let _begun = self.verify(&node);
         }
     }
 
-    /// Asks a replica to take the office; whether there is a link to it.
+    /// Asks a replica to take the office. Returns whether there is a link to it.
     pub(in super::super) fn ask_to_take_over(&self, name: &str, sequence: u64) -> bool {
         let links = self.links.get();
         links.is_some_and(|links| links.say(Some(name), &Message::Takeover { sequence }) > 0)
@@ -189,7 +193,7 @@ impl OwnLinks {
     /// Begins to compare this node with its replicas.
     ///
     /// # Errors
-    /// Why it does not.
+    /// Why it cannot begin.
     pub(in super::super) fn verify(&self, node: &Arc<Node>) -> Result<(), &'static str> {
         let node = Arc::downgrade(node);
         self.verifier.begin(Arc::new(AtPrimary { node }))

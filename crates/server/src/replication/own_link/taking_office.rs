@@ -1,5 +1,5 @@
-//! Taking office: what the log has and the data has not yet is applied, and the first frame of a term is in the log before
-//! anybody is answered in that.
+//! Taking office: the rest of the log is applied to the data, and the term's first frame is in the
+//! log before any request is answered in that term.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,8 +18,8 @@ use super::log_on_disk::{own_log, place_of};
 use crate::node::Node;
 
 impl OwnLinks {
-    /// A primary's reign begins: the first frame of it is in the log when this returns. Under a control group the term has
-    /// a number there.
+    /// Begins a term: its first frame is in the log when this returns. Under a control group
+    /// `number` is the group's number of the term.
     pub(crate) fn begin_term(&self, node: &Arc<Node>, number: Option<u64>) {
         let Some(log) = own_log(node) else { return };
         let _alone = lock(&self.beginning);
@@ -38,7 +38,8 @@ impl OwnLinks {
             resp_offset: 0,
             flags: 0,
         }));
-        // That it is with the system is seen to before anybody is answered in it.
+        // Callers ensure that the frame is with the system before they answer any request in the
+        // term.
         let _fault = log.write_out(appender.end());
         drop(appender);
         self.terms.note_from(&log, before_it);
@@ -50,17 +51,19 @@ impl OwnLinks {
             .notice(format_args!("Term {term} of this log begins"));
     }
 
-    /// The first term of a log that has none.
+    /// Begins the first term of a log that has none.
     pub(super) fn begin_first_term(&self, node: &Arc<Node>) {
         if self.terms.lineage().last().is_none() {
             self.begin_term(node, None);
         }
     }
 
-    /// This node has stopped following, and takes writes next. Under a control group the term has a number there.
+    /// Ends following; this node takes writes next. Under a control group `number` is the group's
+    /// number of the term.
     pub(crate) fn take_over(&self, node: &Arc<Node>, number: Option<u64>) {
         if !self.follows.load(Ordering::Acquire) {
-            // It was started as a replica, and never met its primary: the term that its log ends in is that one's.
+            // The node started as a replica and never reached its primary: the last term in its log
+            // is that primary's.
             if self.terms.lineage().last().is_some() {
                 self.begin_term(node, number);
             }
@@ -71,18 +74,19 @@ impl OwnLinks {
         {
             kept.log().give_up_missing(reason);
         }
-        // The data is what the log says from the first write on. Half of a full sync is nobody's data, and what the disk has
-        // is whole.
+        // From the first write on the data must match the log. A partial full sync is useless, and
+        // what the disk has is complete.
         if let Err(reason) = apply_rest(node) {
             node.core.log.warning(format_args!(
                 "This node takes writes with less than its log has: {reason}"
             ));
         }
-        // Whatever is cut from now on is newer than what the primary's frames say, and has the term that begins.
+        // Later cuts must be newer than the generations in the primary's frames, and belong to the
+        // new term.
         let suspended = node.persistence().map(|kept| kept.checkpointer.suspend());
         let generation = self.generation.load(Ordering::Relaxed);
         while node.core.store.raise_generation(generation).is_err() && !node.is_stopping() {
-            // Somebody else's snapshot ends soon.
+            // A snapshot of another thread ends soon.
             std::thread::sleep(LOOK);
         }
         self.begin_term(node, number);
@@ -92,12 +96,12 @@ impl OwnLinks {
         }
         node.replication.stream.set_foreign(false);
         self.follows.store(false, Ordering::Release);
-        // Whatever the store has is this node's data from now on.
+        // From now on the store is this node's data, whatever it contains.
         self.is_store_broken.store(false, Ordering::Release);
     }
 
-    /// Has everybody be given everything who ends where the data here has writes that are in no log: a term began before
-    /// the log had all that the checkpoint below it has in part.
+    /// Makes replicas get a full sync if their log ends where the data here has writes that are in
+    /// no log: a term began before the log had everything that its checkpoint contains in part.
     fn note_other_history(&self, node: &Node) {
         let base = place_of(node).manifest().ok().flatten();
         if let Some(start) = base.and_then(|base| self.terms.other_history(&base)) {
@@ -109,18 +113,18 @@ impl OwnLinks {
         }
     }
 
-    /// Whoever asks is given what this log has, as of a term: this node keeps the log alone and is sealed for it, so that nothing comes
-    /// to it meanwhile.
+    /// Lets other members fetch this log as of a term. This node is a log-only copy and is sealed
+    /// for that term, so nothing is appended meanwhile.
     pub(in super::super) fn hand_on(&self, node: &Arc<Node>, term: u64) {
         self.links(node).begin_term(term);
     }
 }
 
-/// Begins the log after the checkpoint of a full sync whose last step failed, on a full disk say. The data is loaded again
-/// before it is anybody's.
+/// Begins the log after the checkpoint of a full sync whose last step failed, for example because
+/// the disk was full. The data is loaded again before it is used.
 ///
 /// # Errors
-/// Why it cannot be begun yet: there is no log until it is.
+/// Why the log cannot be begun yet. Until then there is no log.
 pub(in super::super) fn begin_missing_log(node: &Node) -> Result<(), String> {
     let Some(kept) = node.persistence() else {
         return Ok(());
@@ -133,8 +137,8 @@ pub(in super::super) fn begin_missing_log(node: &Node) -> Result<(), String> {
     Ok(())
 }
 
-/// Applies what the log has more than the store, before this node takes office; where the store has half of something else,
-/// all that is on disk is loaded again. The log is lent.
+/// Applies the rest of the log to the store before this node takes office. If the store has part of
+/// a full sync, all data on disk is loaded again. The log must be lent.
 pub(in super::super) fn apply_rest(node: &Arc<Node>) -> Result<(), String> {
     let Some(log) = own_log(node) else {
         return Ok(());

@@ -1,7 +1,7 @@
-//! Applies the stream of a primary: an engine of its own, whose effects go to the own log.
+//! Applies a primary's stream with an engine of its own, whose effects go to the own log.
 //!
-//! Each batch is one frame of the log, with the place in the stream that it leads to. Cuts of snapshots fall
-//! between batches, so a checkpoint names one place of the stream as well.
+//! Each batch is one frame of the log, together with the stream position after it. Cuts of
+//! snapshots fall between batches, so a checkpoint names one position of the stream as well.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,15 +19,15 @@ use super::failed_command::failures;
 use crate::node::Node;
 use crate::port::Port;
 
-/// Between attempts to go on where something is in the way.
+/// Pause between attempts when a command cannot run yet.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
-/// So many places that are not on disk yet are told apart.
+/// Maximum number of positions not yet on disk that are kept apart.
 const UNSYNCED_MAX: usize = 4096;
 
-/// Why a batch was not applied, or not in full.
+/// Why a batch was not applied completely.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// Somebody wants the thread.
+    /// Another thread wants this one to stop.
     Asked,
     /// A command failed.
     Fault(String),
@@ -40,7 +40,7 @@ pub(super) struct Applier<'f> {
     engine: Engine,
     counters: Arc<EngineCounters>,
     errors_seen: u64,
-    /// Members that the primary wanted to expire, and that have no deadline here.
+    /// Number of members for which the primary set a deadline and that have none here.
     without_deadline: u64,
     session: Session,
     client: Arc<ClientRecord>,
@@ -48,13 +48,16 @@ pub(super) struct Applier<'f> {
     log_user: LogUser,
     /// How far the stream is applied.
     source: Source,
-    /// What was given to the engine; in an open transaction more than what is applied.
+    /// Offset up to which the stream was given to the engine. In an open transaction this is more
+    /// than what is applied.
     given: u64,
-    /// All data that was loaded is to be on disk before the log says what it is of.
+    /// Ticket of the checkpoint of loaded data. It must be on disk before the log names the data's
+    /// stream.
     unkept: Option<Ticket>,
-    /// Ends of the log and of the stream that is applied up to there, which are not known to be on disk; both rise.
+    /// Pairs of a log end and the stream offset applied up to there that are not known to be on
+    /// disk; both ascend.
     unsynced: VecDeque<(u64, u64)>,
-    /// Up to here the stream is on disk, where it is.
+    /// Offset up to which the stream is on disk, or `None` if nothing is kept there.
     durable: Option<u64>,
 }
 
@@ -102,19 +105,19 @@ impl<'f> Applier<'f> {
         }
     }
 
-    /// Up to where the stream is applied.
+    /// The offset up to which the stream is applied.
     pub(super) fn offset(&self) -> u64 {
         self.source.offset
     }
 
-    /// Whether there is anything here.
+    /// Whether there are any keys here.
     pub(super) fn has_data(&mut self) -> bool {
         let databases = self.node.core.store.databases();
         let store = self.engine.store();
         (0..databases).any(|database| store.len(database) > 0)
     }
 
-    /// Says what the data here is of, now and in the log.
+    /// Sets the stream that the data is of, now and in the log.
     pub(super) fn begin_stream(&mut self, source: Source) -> Result<(), Stop> {
         self.session = session_of(&self.client);
         self.session.select(source.database);
@@ -127,7 +130,8 @@ impl<'f> Applier<'f> {
         self.write_out()
     }
 
-    /// Drops all that is here: what comes next is of the primary. Until it is whole it is of no stream.
+    /// Drops all data, because the primary's data follows. Until that is complete, the data belongs
+    /// to no stream.
     pub(super) fn drop_data(&mut self) -> Result<(), Stop> {
         const DROP: &[u8] = b"*2\r\n$8\r\nFLUSHALL\r\n$5\r\nASYNC\r\n*3\r\n$8\r\nFUNCTION\r\n$5\r\nFLUSH\r\n$4\r\nSYNC\r\n";
         self.node.core.env.followed.set_broken();
@@ -139,9 +143,10 @@ impl<'f> Applier<'f> {
         self.write_out()
     }
 
-    /// Drops what was loaded of a primary's data: a part of it is of no use to anybody, whoever takes over.
+    /// Drops what was loaded of a primary's data: an incomplete copy is of no use, whichever node
+    /// takes over.
     pub(super) fn drop_part(&mut self) {
-        // Without a log to say so in there is nothing to say.
+        // An error is ignored: without a log nothing needs to be logged.
         let _said = self.drop_data();
     }
 
@@ -150,7 +155,7 @@ impl<'f> Applier<'f> {
         let outcome = self.batch(|own| {
             let (consumed, outcome) = own.run(commands);
             own.given += consumed as u64;
-            // Who is stopped between two commands goes on there.
+            // An applier that is stopped between two commands resumes there.
             let is_between = match &outcome {
                 Ok(()) => !is_open,
                 Err(Stop::Asked) => !own.session.has_transaction(),
@@ -174,14 +179,14 @@ impl<'f> Applier<'f> {
         outcome
     }
 
-    /// Passes bytes that mean nothing.
+    /// Skips bytes that have no effect.
     pub(super) fn pass(&mut self, bytes: usize) {
         self.given += bytes as u64;
         self.source.offset = self.given;
         self.node.core.env.followed.set(self.source);
     }
 
-    /// The data is of no stream any more.
+    /// Notes that the data belongs to no stream any more.
     fn give_up_stream(&mut self) {
         self.node.core.env.followed.set_broken();
         let _anew_all_the_same = self.batch(|own| {
@@ -191,13 +196,14 @@ impl<'f> Applier<'f> {
         let _anew_all_the_same = self.write_out();
     }
 
-    /// Has all that was loaded kept on disk, where anything is. Until it is there the log does not say what stream
-    /// the data is of: a start would find effects without what they changed.
+    /// Begins to save all loaded data to disk, if data is kept there. Until that has ended, the log
+    /// does not name the data's stream: otherwise a start would find effects without the data that
+    /// they changed.
     pub(super) fn keep_all(&mut self) {
         self.unkept = self.node.keep_all(Why::Imported);
     }
 
-    /// Whether what was loaded is on disk, or nothing ever is.
+    /// Whether the loaded data is on disk, or nothing is kept there.
     fn is_kept(&mut self) -> bool {
         let Some(ticket) = self.unkept else {
             return true;
@@ -215,7 +221,7 @@ impl<'f> Applier<'f> {
         }
     }
 
-    /// Says in the log what the data is of as soon as all that was loaded is on disk.
+    /// Names the data's stream in the log as soon as all loaded data is on disk.
     pub(super) fn keep_up(&mut self) -> Result<(), Stop> {
         if self.unkept.is_none() || self.session.has_transaction() || !self.is_kept() {
             return Ok(());
@@ -226,7 +232,7 @@ impl<'f> Applier<'f> {
         })
     }
 
-    /// Hands to the kernel what was appended to the log. Waits while that is not possible.
+    /// Writes the appended log to the kernel. Waits while that is not possible.
     pub(super) fn write_out(&self) -> Result<(), Stop> {
         let Some(log) = self.node.keeping.log_in_use.get() else {
             return Ok(());
@@ -244,7 +250,8 @@ impl<'f> Applier<'f> {
         Ok(())
     }
 
-    /// Up to where what is applied is on this server's disk; none where nothing is kept there.
+    /// Returns the applied offset that is on this server's disk, or `None` if nothing is kept
+    /// there.
     pub(super) fn durable_offset(&mut self) -> Option<u64> {
         let log = self.node.keeping.log_in_use.get();
         let Some(log) = log.filter(|log| log.is_kept() && self.unkept.is_none()) else {
@@ -256,7 +263,7 @@ impl<'f> Applier<'f> {
         let is_news = self.unsynced.back().is_none_or(|last| last.1 < offset);
         if is_news && self.durable != Some(offset) {
             if self.unsynced.len() == UNSYNCED_MAX {
-                // Later is never too early.
+                // Replacing an entry by a later one only delays what is reported as durable.
                 self.unsynced.pop_back();
             }
             self.unsynced.push_back((end, offset));
@@ -272,14 +279,14 @@ impl<'f> Applier<'f> {
         Some(self.durable.unwrap_or(0))
     }
 
-    /// Forgets what was begun and not ended.
+    /// Discards an open transaction.
     pub(super) fn end(&mut self) {
         self.engine.end_transaction(&mut self.session);
         self.session = session_of(&self.client);
         self.engine.store().tell_memory();
     }
 
-    /// One frame of the log, on one side of every cut.
+    /// Runs `body` as one frame of the log, on one side of every cut.
     fn batch(&mut self, body: impl FnOnce(&mut Self) -> Result<(), Stop>) -> Result<(), Stop> {
         self.log_user.set_idle(false);
         let _whichever = self.log_user.take_up(self.engine.store());
@@ -294,7 +301,7 @@ impl<'f> Applier<'f> {
         outcome
     }
 
-    /// States what the data is of, where there is a log; and says so to others.
+    /// Publishes the data's stream and offset, and appends them to the log, if there is one.
     fn state_source(&mut self) {
         self.node.core.env.followed.set(self.source);
         let is_kept = self.is_kept();
@@ -303,7 +310,7 @@ impl<'f> Applier<'f> {
         self.engine.store().state_source(&source);
     }
 
-    /// Runs commands; how many bytes of them ran, and whether all did as they should.
+    /// Runs commands. Returns how many bytes of them ran, and whether all succeeded.
     fn run(&mut self, commands: &[u8]) -> (usize, Result<(), Stop>) {
         let share = Share {
             requests_max: usize::MAX,
@@ -332,7 +339,7 @@ impl<'f> Applier<'f> {
         (consumed, outcome)
     }
 
-    /// Finds out whether one of these commands was answered with an error.
+    /// Checks whether one of these commands was answered with an error.
     fn look_for_errors(&mut self, commands: &[u8]) -> Result<(), Stop> {
         let errors = self.counters.errors_count();
         let count = errors - self.errors_seen;
@@ -360,7 +367,7 @@ impl<'f> Applier<'f> {
         )))
     }
 
-    /// Counts members that have no deadline here, and says so ever more rarely: each that the count has doubled.
+    /// Counts members that have no deadline here, and logs the count each time it has doubled.
     fn note_without_deadline(&mut self, count: u64) {
         let before = self.without_deadline;
         self.without_deadline += count;

@@ -1,23 +1,25 @@
-//! Which command of a batch failed, and with what: an operator has to know what the primary said that this server does not do.
+//! Finds which command of a batch failed, and with which error: an operator has to know which of
+//! the primary's commands fail on this server.
 
 use engine::error::NO_MEMBER_DEADLINES;
 use protocol::{Value, decode_value};
 
-/// So much of an error is shown.
+/// Maximum number of characters that are shown of an error.
 const SHOWN_CHARS_MAX: usize = 200;
 
-/// What was answered with errors among some commands.
+/// Errors among the replies to some commands.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Failures {
-    /// The first of them, and the error: `LSET: ERR index out of range`. Of the command only the name, as the log has no
-    /// data of users.
+    /// The first failed command and its error: `LSET: ERR index out of range`. Only the command's
+    /// name, because the server log must not contain users' data.
     pub(super) first: Option<String>,
-    /// How often a KeyDB wanted a member to expire that has no deadline here: its primary removes that member in time.
+    /// How often a KeyDB primary set a deadline of a member that can have none here. Its primary
+    /// removes that member in time.
     pub(super) without_deadline: u64,
 }
 
-/// Looks through the replies to some commands. Both are of one batch, in the same order; what ran in a transaction is in the
-/// reply of its EXEC.
+/// Searches the replies to some commands for errors. Both are of one batch, in the same order. The
+/// replies of a transaction are in the reply of its EXEC.
 pub(super) fn failures(mut commands: &[u8], mut replies: &[u8]) -> Failures {
     let mut failures = Failures::default();
     let mut names = Vec::new();
@@ -28,7 +30,8 @@ pub(super) fn failures(mut commands: &[u8], mut replies: &[u8]) -> Failures {
         match &reply {
             Value::Error(text) => failures.note(&names[last], text),
             Value::Array(within) => {
-                // Those of a transaction, then its EXEC: the names end with as many and one, if it began in this batch.
+                // The names end with those of the transaction and its EXEC, if the transaction
+                // began in this batch.
                 let is_exec = names[last].eq_ignore_ascii_case("EXEC");
                 let first = last.checked_sub(within.len()).filter(|_| is_exec);
                 for (at, value) in within.iter().enumerate() {
@@ -119,7 +122,7 @@ mod tests {
         );
         assert_eq!(failures(b"", b"+OK\r\n"), Failures::default());
         assert_eq!(first_failure(b"", b"*1\r\n-ERR x\r\n"), "?: ERR x");
-        // The rest of it was in the batch before.
+        // The transaction began in the batch before.
         let sent = commands(&["INCR b", "EXEC"]);
         let replies = b"+QUEUED\r\n*3\r\n-ERR x\r\n:1\r\n:2\r\n";
         assert_eq!(first_failure(&sent, replies), "EXEC: ERR x");

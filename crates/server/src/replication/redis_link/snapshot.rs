@@ -1,8 +1,9 @@
-//! The primary's snapshot, from the link into the store.
+//! Loads the primary's snapshot from the link into the store.
 //!
-//! It is received into a file, and looked at, before what was here is dropped and it is loaded; or, where an operator wants
-//! so, loaded as it comes (`repl-diskless-load`). What was here is dropped when it is known that the primary has data at all:
-//! an empty snapshot has neither a database nor a library, and that is seen in its first bytes.
+//! It is received into a file and checked before the data here is dropped and the file is loaded;
+//! or, if an operator wants so, loaded while it is received (`repl-diskless-load`). The data here
+//! is dropped only when the snapshot is known to contain data: an empty snapshot has neither a
+//! database nor a library, which its first bytes show.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Seek as _, SeekFrom, Write as _};
@@ -20,11 +21,11 @@ use super::{Connection, Lost, Step};
 use crate::config::{LoadsDirectly, system_reason};
 use crate::node::Node;
 
-/// So many bytes are looked at to see whether there is any data.
+/// Maximum number of bytes that are examined to see whether there is any data.
 const FRONT_BYTES_MAX: usize = 64 << 10;
 
-/// Loads the snapshot that the primary sends next, in the place of what is here; tells which database the
-/// stream after it is about.
+/// Loads the primary's next snapshot in place of the data here. Returns the database that the
+/// stream after it starts in.
 pub(super) fn take(
     connection: &mut Connection<'_>,
     held: &Held,
@@ -66,7 +67,7 @@ pub(super) fn take(
     }
 }
 
-/// Loads a snapshot; nothing of one that cannot be loaded is left.
+/// Loads a snapshot. If it cannot be loaded, nothing of it is left.
 fn load(
     node: &Node,
     applier: &mut Applier<'_>,
@@ -74,14 +75,14 @@ fn load(
     source: impl Read,
 ) -> Result<DatabaseId, ImportError> {
     node.core.env.begin_loading(total);
-    // What has expired is the primary's to remove.
+    // The primary removes expired keys.
     let options = ImportOptions {
         keeps_expired: true,
     };
     let loaded = import_stream(&node.core.env, source, options);
     node.core.env.end_loading();
     let loaded = loaded.and_then(|(loaded, _)| {
-        // A primary need not say which: the first command has a SELECT in front then.
+        // A primary need not name the database: then a SELECT precedes the first command.
         let database = database_of(node, loaded.stream_database.unwrap_or(0))?;
         Ok((loaded, database))
     });
@@ -124,16 +125,16 @@ fn place_of(error: &ImportError) -> String {
     format!("its snapshot: {error}")
 }
 
-/// Read from a file at a time.
+/// Number of bytes that are read from a file at a time.
 const READ_BYTES: usize = 256 << 10;
 
-/// A snapshot that is whole. Its file has no name any more, and goes with this.
+/// A complete snapshot. Its file has no name any more, and is freed when this is dropped.
 struct Spooled {
     file: File,
     bytes: u64,
 }
 
-/// Receives all of a snapshot, and looks whether it can be loaded here.
+/// Receives a whole snapshot, and checks whether it can be loaded here.
 fn spool(source: &mut Source<'_, '_>, dir: &Path) -> Result<Spooled, Lost> {
     let node = Arc::clone(&source.connection.node);
     let full = |error: io::Error| {
@@ -162,7 +163,7 @@ fn spool(source: &mut Source<'_, '_>, dir: &Path) -> Result<Spooled, Lost> {
     Ok(Spooled { file, bytes })
 }
 
-/// A file that nobody else sees: what is left of one that ends early is nothing.
+/// Creates a file without a name, so that nothing is left of a snapshot that ends early.
 fn create(dir: &Path) -> io::Result<File> {
     let path = dir.join(format!("temp-sync-{}.rdb", std::process::id()));
     let file = File::options()
@@ -175,7 +176,7 @@ fn create(dir: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Reads all of it, and loads nothing.
+/// Reads the whole file without loading it.
 fn check(node: &Node, file: &File) -> Result<(), Lost> {
     let limits = node.core.shared.settings.value_limits();
     let unreadable = |error: rdb::file::FileError| Lost::Refused(place_of(&error.into()));
@@ -194,21 +195,21 @@ fn check(node: &Node, file: &File) -> Result<(), Lost> {
     Ok(())
 }
 
-/// The snapshot as something to read from.
+/// The snapshot as a reader.
 struct Source<'c, 'f> {
     connection: &'c mut Connection<'f>,
     total: u64,
-    /// Received and not read yet, from `start` on.
+    /// Bytes that were received; those from `start` on are not read yet.
     front: Vec<u8>,
     start: usize,
     read: u64,
     is_over: bool,
-    /// Why no more comes.
+    /// Why no more bytes come.
     lost: Option<Lost>,
 }
 
 impl Source<'_, '_> {
-    /// Waits for more.
+    /// Waits for more bytes.
     fn receive(&mut self) -> Result<(), Lost> {
         if self.is_over {
             return Ok(());
@@ -228,14 +229,14 @@ impl Source<'_, '_> {
         }
     }
 
-    /// Whether there is no data in it.
+    /// Whether the snapshot contains no data.
     fn is_empty(&mut self) -> Result<bool, Lost> {
         loop {
             match has_data(&self.front) {
                 Front::Data => return Ok(false),
                 Front::None => return Ok(true),
                 Front::Unknown if self.is_over || self.front.len() >= FRONT_BYTES_MAX => {
-                    // What is wrong with it is found out by who loads it.
+                    // The loader finds out what is wrong with it.
                     return Ok(false);
                 }
                 Front::Refused(reason) => return Err(Lost::Refused(reason)),
@@ -244,7 +245,7 @@ impl Source<'_, '_> {
         }
     }
 
-    /// Passes what may follow the end of the format.
+    /// Skips bytes after the end of the format.
     fn pass_rest(&mut self) -> Result<(), Lost> {
         while !self.is_over {
             self.front.clear();
@@ -276,13 +277,13 @@ impl Read for Source<'_, '_> {
     }
 }
 
-/// What the first bytes of a snapshot tell.
+/// What the first bytes of a snapshot show.
 #[derive(Debug, PartialEq, Eq)]
 enum Front {
     Data,
     None,
     Unknown,
-    /// It is no snapshot that can be loaded.
+    /// The snapshot cannot be loaded.
     Refused(String),
 }
 

@@ -1,4 +1,5 @@
-//! Both ends of a link over real sockets: who is let in, and what is parsed of whom.
+//! Both ends of a link over real sockets: which peers are accepted, and which messages are parsed
+//! from whom.
 
 use std::net::TcpListener;
 use std::thread;
@@ -17,7 +18,7 @@ fn pair() -> (Arc<dyn Conduit>, Arc<dyn Conduit>) {
     (conduit(one).unwrap(), conduit(other).unwrap())
 }
 
-/// What a replica with one secret and a primary with another find out.
+/// Returns the results of a replica with one secret and a primary with another.
 fn meet(
     of_replica: &[u8],
     of_primary: &[u8],
@@ -71,7 +72,7 @@ fn encrypting(id: u8, secret: &[u8], is_wanted: bool) -> Identity {
     }
 }
 
-/// Both ends of a connection through somebody who passes everything on, and does a handshake of his own with each end.
+/// A man in the middle forwards everything, and does its own TLS handshake with each end.
 #[test]
 fn a_link_is_encrypted_where_one_end_wants_it_and_nobody_stands_between() {
     for (of_replica, of_primary, expected) in [
@@ -146,7 +147,7 @@ fn a_node_does_not_follow_itself() {
     assert!(greeted.is_err());
 }
 
-/// A hello of a release whose formats have these versions.
+/// Returns the hello of a release with these format versions.
 fn hello_of(link_version: u16, log_version: u16, part_version: u16) -> Hello {
     Hello {
         link_version,
@@ -156,7 +157,8 @@ fn hello_of(link_version: u16, log_version: u16, part_version: u16) -> Hello {
     }
 }
 
-/// Two releases on one link: the newer end speaks as the older one, and who is sent data reads what the sender writes.
+/// Two releases on one link: the newer end speaks the older version, and the receiver of data must
+/// be able to read what the sender writes.
 #[test]
 fn a_newer_release_is_followed_by_as_new_ones_and_follows_older_ones() {
     let ours = identity(2, b"").hello();
@@ -187,7 +189,8 @@ fn a_newer_release_is_followed_by_as_new_ones_and_follows_older_ones() {
     assert!(unknown.to_string().contains("version 0 of the link"));
 }
 
-/// Over sockets: a peer of the next release, whose hello says more than is known here.
+/// Over sockets: a peer of the next release, whose hello has fields that this release does not
+/// know.
 #[test]
 fn a_hello_of_the_next_release_is_understood() {
     let (one, other) = pair();
@@ -209,7 +212,7 @@ fn a_hello_of_the_next_release_is_understood() {
     assert_eq!(welcomed.peer, newer);
 }
 
-/// The same bytes again, as who listens in could send them.
+/// A proof for another role or other nonces, as an eavesdropper could replay it.
 #[test]
 fn what_was_said_once_is_of_no_worth_again() {
     let (one, other) = pair();
@@ -218,7 +221,7 @@ fn what_was_said_once_is_of_no_worth_again() {
     let mut greeting = Greeting::new(one);
     let hello = greeting.say_hello(&own).unwrap();
     let (_, theirs) = greeting.hear_hello(&own).unwrap();
-    // Of the other role, and of other nonces.
+    // A proof for the other role and for other nonces.
     let wrong = own.key.prove(&[OF_PRIMARY, &hello, &theirs]);
     greeting.send(&Message::Proof(wrong)).unwrap();
     assert!(matches!(welcoming.join().unwrap(), Err(LinkFault::Secret)));
@@ -228,7 +231,7 @@ fn what_was_said_once_is_of_no_worth_again() {
 fn nothing_but_a_short_hello_is_parsed_before_the_proof() {
     for bytes in [
         b"GET / HTTP/1.1\r\n\r\n".to_vec(),
-        // A header that says a body of 513 bytes.
+        // A header that announces a body of 513 bytes.
         [
             513_u32.to_le_bytes().to_vec(),
             vec![128, 0, 0, 0, 0, 0, 0, 0],
@@ -252,7 +255,7 @@ fn nothing_but_a_short_hello_is_parsed_before_the_proof() {
     }
 }
 
-/// Who sends a hello byte by byte keeps no thread.
+/// A peer that sends a hello byte by byte does not occupy a thread.
 #[test]
 fn a_hello_in_many_pieces_is_given_up() {
     let (one, other) = pair();

@@ -1,4 +1,5 @@
-//! What of the stream outlives the process: its names, and where in the log its offsets are.
+//! The part of the stream's state that outlives the process: its names, and the log positions of
+//! its offsets.
 //!
 //! ```text
 //!   iolite-stream 1
@@ -10,8 +11,8 @@
 //!   end 5ad9c2e1f0b3a487
 //! ```
 //!
-//! The stream is made again from the log, so a place that is old is as good as a new one, as long as the log has it. What
-//! cannot be read is as good as nothing: then replicas get a full sync.
+//! The stream is made from the log again, so an old position is as good as a new one while the log
+//! still has it. If the file cannot be read, replicas get a full sync.
 
 use std::fmt::Write as _;
 use std::io;
@@ -26,17 +27,17 @@ use super::super::history::{History, ReplicationId};
 
 const NAME: &str = "stream";
 const TITLE: &str = "iolite-stream 1";
-/// It is not longer than this: more places than an index has.
+/// Maximum length of the file. It fits more positions than an index has.
 const BYTES_MAX: u64 = 4 << 20;
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Kept {
-    /// The form that was counted in.
+    /// Tag of the form in which offsets are counted.
     pub(super) form: u8,
     /// The names of the stream.
     pub(super) history: History,
-    /// Places in it, the oldest first.
+    /// Positions in the stream, the oldest first.
     pub(super) places: Vec<Place>,
 }
 
@@ -99,25 +100,25 @@ impl Kept {
         Some(kept)
     }
 
-    /// Puts it in the place of what was there; durable when this returns.
+    /// Replaces the former file. The new one is durable when this returns.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the system.
     pub(super) fn write(&self, place: &FilePlace) -> io::Result<()> {
         let bytes = self.encode().into_bytes();
         whole_file::replace(&*place.disk, &place.directory, NAME, &bytes).map(drop)
     }
 
-    /// What is there, if it can be read.
+    /// Reads the file, or returns `None` if it is missing or invalid.
     pub(super) fn read(place: &FilePlace) -> Option<Self> {
         let bytes = whole_file::read(&*place.disk, &path_of(place), BYTES_MAX).ok()??;
         Self::parse(std::str::from_utf8(&bytes).ok()?)
     }
 }
 
-/// Replicas cannot go on from anything that was kept.
+/// Removes the file, so that no replica can continue from it.
 pub(super) fn forget(place: &FilePlace) {
-    // Where the system does not remove it, what it says does not fit the log.
+    // If the system does not remove it, its content does not match the log.
     let _left = whole_file::remove(&*place.disk, &path_of(place));
 }
 

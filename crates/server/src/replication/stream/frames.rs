@@ -1,4 +1,4 @@
-//! The frames of a log, one after the other, and what each puts into the stream.
+//! Iterates over the frames of a log, and puts each into the stream.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,13 +6,13 @@ use std::sync::Arc;
 use durability::log::{Control, Cursor, Frame, Log, Read, frame_bytes, frames};
 use replication::transcode::{Sink, Transcoder, Unsupported};
 
-/// Read from the log at a time.
+/// Number of bytes that are read from the log at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// What stands in the way of a frame.
+/// Why a frame cannot be read or sent.
 #[derive(Debug)]
 pub(crate) enum Obstacle {
-    /// The log does not reach back so far.
+    /// The log begins after it.
     Lapped,
     /// The log cannot be read.
     Damaged(String),
@@ -30,12 +30,12 @@ impl fmt::Display for Obstacle {
     }
 }
 
-/// The frames of a log, from a sequence on; long ones put together.
+/// Reads the frames of a log from a sequence on, and joins the pieces of long ones.
 pub(crate) struct Frames {
     cursor: Cursor,
     piece: Vec<u8>,
     long: Vec<u8>,
-    /// Where to read on.
+    /// The sequence to read next.
     pub(super) next: u64,
 }
 
@@ -49,12 +49,12 @@ impl Frames {
         }
     }
 
-    /// Where to read on: everything before was shown.
+    /// The sequence to read next: all frames before it were visited.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
-    /// Reads the next piece, and shows its frames; whether there was one.
+    /// Reads the next piece, and visits its frames. Returns whether there was one.
     pub(crate) fn read(
         &mut self,
         mut visit: impl FnMut(&Frame<'_>) -> Result<(), Unsupported>,

@@ -1,8 +1,8 @@
-//! The stream over a restart: what is written down of it when, and how it is taken up again.
+//! The stream across a restart: what of it is saved when, and how it is continued.
 //!
-//! A start goes on with the stream that the log on disk was counted in, under a new name: what the server that ended had
-//! sent and no longer has must not be taken for what is written from here on. Under the old name replicas go on up to where
-//! the log ends.
+//! A start continues the stream of the log on disk under a new name: what the former process had
+//! sent and lost must not be confused with what is written from here on. Under the old name
+//! replicas can continue up to the end of the log.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,12 +19,12 @@ use super::{Counter, Counting, Frames, Stream};
 use crate::config::system_reason;
 use crate::node::Node;
 
-/// With so much more log counted, the places are written down again.
+/// The positions are saved again after this many more bytes of log were counted.
 const SAVED_EVERY_BYTES: u64 = 32 << 20;
-/// A start counts no more log than this: replicas get a full sync instead.
+/// Maximum number of bytes of log that a start counts. If there is more, replicas get a full sync.
 const COUNTED_AT_START_BYTES_MAX: u64 = 4 << 30;
 
-/// How often it is looked whether the log is on disk, ...
+/// How often to check whether the log is on disk, ...
 const LOOK: Duration = Duration::from_millis(1);
 /// ... and how many times.
 const DISK_LOOKS: u32 = 5_000;
@@ -38,7 +38,7 @@ fn log_on_disk(node: &Node) -> Option<Arc<Log>> {
     node.persistence().and_then(|kept| kept.log().log())
 }
 
-/// Waits until the log is on disk as far as it goes now: a place after that is none yet.
+/// Waits until the log is on disk up to its present end: later positions do not count.
 fn await_disk(log: &Log) {
     let end = log.tail_complete();
     log.request_sync(end);
@@ -51,11 +51,11 @@ fn await_disk(log: &Log) {
 }
 
 impl Stream {
-    /// Goes on with the stream that there was before the start. Nobody is served yet.
+    /// Continues the stream from before the start. No client is served yet.
     pub(crate) fn restore(&self, node: &Node) {
         let place = place_of(node);
         let Some(log) = log_on_disk(node) else {
-            // A log that begins later is another one.
+            // A log that begins later is a different one.
             return forget(&place);
         };
         let Some(kept) = Kept::read(&place) else {
@@ -123,7 +123,8 @@ impl Stream {
         Some(())
     }
 
-    /// Writes down where the stream is, if its log is on disk. Not for workers: it waits for the disk.
+    /// Saves the positions of the stream, if its log is on disk. Not for workers, because it waits
+    /// for the disk.
     pub(in super::super) fn save(&self, node: &Node) {
         let Some(on_disk) = log_on_disk(node) else {
             return;
@@ -144,7 +145,7 @@ impl Stream {
             let durable = on_disk.durable();
             let mut places = counting.index.places().to_vec();
             places.push(counting.counter.transcoder.place());
-            // What the log may lose says nothing.
+            // Positions in a part of the log that may be lost are useless.
             places.retain(|place| place.sequence <= durable);
             counting.saved = counting.counter.transcoder.place().sequence;
             Kept {
@@ -161,7 +162,7 @@ impl Stream {
         }
     }
 
-    /// Writes it down if that is due: for threads of replicas.
+    /// Saves the positions if that is due. Called by replicas' threads.
     pub(in super::super) fn save_now_and_then(&self, node: &Node) {
         let is_due = self.counting().as_ref().is_some_and(|it| {
             it.counter
@@ -176,7 +177,7 @@ impl Stream {
         }
     }
 
-    /// The log is about to be cut: what of it was not counted yet is counted before.
+    /// Counts the rest of the log before it is cut, and saves the positions.
     pub(crate) fn log_is_cut(&self, node: &Node) {
         let Some(end) = self.counting().as_ref().map(|it| it.log.tail_complete()) else {
             return;
@@ -198,7 +199,7 @@ impl Stream {
         self.save(node);
     }
 
-    /// Replicas can go on from nothing that was written down.
+    /// Removes the saved state, so that no replica can continue from it.
     pub(super) fn forget(&self, node: &Node) {
         forget(&place_of(node));
     }

@@ -9,7 +9,7 @@ use persistence::sink::LogSink;
 use persistence::tail::{Appended, Tail};
 use store::EffectSink;
 
-/// A log in memory as workers see it: nothing in it is kept, and no reply waits for it.
+/// A log in memory, as workers see it: nothing in it is persisted, and no reply waits for it.
 pub(super) struct MemoryTail {
     log: Arc<Log>,
     tail: LogTail,
