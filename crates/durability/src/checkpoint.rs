@@ -39,8 +39,9 @@ mod tests;
 pub use block::{BLOCK_BYTES_MAX, PART_VERSION, PartHead};
 pub use fault::{CheckpointFault, Flaw};
 pub use files::{
-    MANIFEST_NAME, free_directory, open_part, part_name, read_manifest, remove_checkpoint,
-    remove_replaced, remove_replaced_but, replace_manifest, verify,
+    MANIFEST_BYTES_MAX, MANIFEST_NAME, encode_manifest, free_directory, open_part, part_name,
+    read_manifest, read_manifest_at, remove_checkpoint, remove_replaced, remove_replaced_but,
+    replace_manifest, verify,
 };
 pub use manifest::{
     DictionaryEntry, History, Lineage, MANIFEST_VERSION, Manifest, ManifestFlaw, Overlap,

@@ -14,7 +14,9 @@ use std::io;
 use std::sync::Arc;
 
 use base::clock::Clock;
-use durability::checkpoint::{CheckpointFault, Manifest, remove_replaced, replace_manifest};
+use durability::checkpoint::{
+    CheckpointFault, Manifest, encode_manifest, read_manifest_at, remove_replaced, replace_manifest,
+};
 use durability::log::{Log, Options};
 use durability::whole_file;
 
@@ -22,8 +24,6 @@ use crate::recovery::Place;
 
 /// A manifest that is about to be put in force.
 const DECIDED_NAME: &str = "MANIFEST.sync";
-/// Maximum length of a manifest.
-const MANIFEST_BYTES_MAX: u64 = 1 << 20;
 
 /// Decides that a checkpoint replaces all present data. Its parts must be durable. Nothing may be
 /// removed before this, and the old log may not be read afterwards.
@@ -31,7 +31,7 @@ const MANIFEST_BYTES_MAX: u64 = 1 << 20;
 /// # Errors
 /// Those of the system: then the decision is uncertain, and the next start finds out.
 pub fn decide(place: &Place, manifest: &Manifest) -> io::Result<()> {
-    let bytes = manifest.encode().into_bytes();
+    let bytes = encode_manifest(manifest)?;
     whole_file::replace(&*place.disk, &place.directory, DECIDED_NAME, &bytes).map(drop)
 }
 
@@ -81,21 +81,7 @@ pub fn finish(place: &Place, clock: &Arc<dyn Clock>) -> Result<bool, CheckpointF
 /// # Errors
 /// Those of the system, or a flaw of the manifest.
 pub fn decided(place: &Place) -> Result<Option<Manifest>, CheckpointFault> {
-    let path = place.directory.join(DECIDED_NAME);
-    let file = match place.disk.open(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        file => file.map_err(CheckpointFault::system(&path))?,
-    };
-    let size = file.size().map_err(CheckpointFault::system(&path))?;
-    let mut bytes = vec![0; usize::try_from(size.min(MANIFEST_BYTES_MAX)).unwrap_or(0)];
-    let count = file
-        .read_at(&mut bytes, 0)
-        .map_err(CheckpointFault::system(&path))?;
-    bytes.truncate(count);
-    let manifest = Manifest::decode(&bytes);
-    manifest
-        .map(Some)
-        .map_err(|flaw| CheckpointFault::Manifest { path, flaw })
+    read_manifest_at(&*place.disk, &place.directory.join(DECIDED_NAME))
 }
 
 /// Creates an empty log that begins at a sequence.
@@ -139,6 +125,39 @@ mod tests {
             directory: directory.to_owned(),
             ..Manifest::default()
         }
+    }
+
+    /// Regression test: more than 1 MiB was decided, and could not be read any more.
+    #[test]
+    fn a_long_manifest_can_be_finished() {
+        let clock: Arc<dyn Clock> = Arc::new(ManualClock::at_unix_ms(1));
+        let disk = SimulatedDisk::new(1);
+        let place = place(&disk);
+        disk.create_directory(Path::new("data")).unwrap();
+        let new = Manifest {
+            libraries: vec![vec![b'x'; 600 << 10]],
+            ..manifest("checkpoint-9-1", 8_000)
+        };
+        decide(&place, &new).unwrap();
+        assert!(finish(&place, &clock).unwrap());
+        assert_eq!(place.manifest().unwrap(), Some(new));
+    }
+
+    #[test]
+    fn a_manifest_beyond_the_maximum_is_not_decided() {
+        let disk = SimulatedDisk::new(1);
+        let place = place(&disk);
+        disk.create_directory(Path::new("data")).unwrap();
+        let new = Manifest {
+            libraries: vec![vec![b'x'; 33 << 20]],
+            ..manifest("checkpoint-9-1", 8_000)
+        };
+        let error = decide(&place, &new).unwrap_err();
+        assert!(
+            error.to_string().contains("67108864 are the maximum"),
+            "{error}"
+        );
+        assert!(!is_decided(&place));
     }
 
     /// A power cut at any operation leaves the old checkpoint and the old log, or the new ones.

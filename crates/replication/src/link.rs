@@ -22,8 +22,8 @@ use durability::checksum;
 
 pub use control::{ASK, Answer, Ask, SLOTS, SlotsStep};
 pub use message::{
-    Ack, Block, Digest, DigestState, Frames, Full, Hello, Message, NODE_NAME_BYTES_MAX, Resume,
-    Source, SyncEnd, WHOLE_PART,
+    Ack, Block, Digest, DigestState, Frames, Full, Hello, MANIFEST_PART, Message,
+    NODE_NAME_BYTES_MAX, Resume, Source, SyncEnd, WHOLE_PART,
 };
 
 /// The version of the link that this program speaks.

@@ -21,8 +21,9 @@ const MANIFEST_NEW_NAME: &str = "MANIFEST.new";
 /// Prefix of the names of checkpoint directories.
 const DIRECTORY_PREFIX: &str = "checkpoint-";
 
-/// Maximum length of a manifest: all segments that a tier can have, and the dictionaries of each.
-const MANIFEST_BYTES_MAX: u64 = 64 << 20;
+/// Maximum length of a manifest in bytes: all segments that a tier can have, the dictionaries of
+/// each, and, during a full sync, the libraries of functions.
+pub const MANIFEST_BYTES_MAX: u64 = 64 << 20;
 
 /// Returns the name of a part.
 #[must_use]
@@ -44,29 +45,44 @@ pub fn free_directory(disk: &dyn Disk, directory: &Path, generation: u64) -> io:
 /// Returns the manifest in `directory`, or `None` if there is none.
 ///
 /// # Errors
-/// If the system reports an error, or the manifest differs from what was written.
+/// As [`read_manifest_at`].
 pub fn read_manifest(
     disk: &dyn Disk,
     directory: &Path,
 ) -> Result<Option<Manifest>, CheckpointFault> {
-    let path = directory.join(MANIFEST_NAME);
-    let file = match disk.open(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        file => file.map_err(CheckpointFault::system(&path))?,
+    read_manifest_at(disk, &directory.join(MANIFEST_NAME))
+}
+
+/// Returns the manifest in the file at `path`, or `None` if there is none.
+///
+/// # Errors
+/// If the system reports an error, or the manifest differs from what was written.
+pub fn read_manifest_at(disk: &dyn Disk, path: &Path) -> Result<Option<Manifest>, CheckpointFault> {
+    let bytes = whole_file::read(disk, path, MANIFEST_BYTES_MAX);
+    let Some(bytes) = bytes.map_err(CheckpointFault::system(path))? else {
+        return Ok(None);
     };
-    let size = file.size().map_err(CheckpointFault::system(&path))?;
-    let fault = |flaw| CheckpointFault::Manifest {
-        path: path.clone(),
+    let decoded = Manifest::decode(&bytes);
+    decoded.map(Some).map_err(|flaw| CheckpointFault::Manifest {
+        path: path.to_owned(),
         flaw,
-    };
-    let len = usize::try_from(size.min(MANIFEST_BYTES_MAX)).unwrap_or(usize::MAX);
-    let mut bytes = vec![0; len];
-    let read = file.read_at(&mut bytes, 0);
-    bytes.truncate(read.map_err(CheckpointFault::system(&path))?);
-    if size > MANIFEST_BYTES_MAX {
-        return Err(fault(ManifestFlaw::Checksum));
+    })
+}
+
+/// Encodes a manifest that [`read_manifest_at`] will accept.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidInput`] if it is longer than the maximum. The text names both lengths.
+pub fn encode_manifest(manifest: &Manifest) -> io::Result<Vec<u8>> {
+    let bytes = manifest.encode().into_bytes();
+    if bytes.len() as u64 > MANIFEST_BYTES_MAX {
+        let len = bytes.len();
+        let text = format!(
+            "the manifest of the checkpoint has {len} bytes, and {MANIFEST_BYTES_MAX} are the maximum"
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
-    Manifest::decode(&bytes).map(Some).map_err(fault)
+    Ok(bytes)
 }
 
 /// Puts a manifest in force, in one step; it is durable on return. The files that it names must be
@@ -76,17 +92,11 @@ pub fn read_manifest(
 /// Those of the system. Either manifest may be found afterwards, so no file of either may be
 /// removed.
 pub fn replace_manifest(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> io::Result<()> {
-    let text = manifest.encode();
-    if text.len() as u64 > MANIFEST_BYTES_MAX {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "a long manifest",
-        ));
-    }
+    let bytes = encode_manifest(manifest)?;
     let new = directory.join(MANIFEST_NEW_NAME);
     whole_file::remove(disk, &new)?;
     let file = disk.create(&new)?;
-    file.write_at(text.as_bytes(), 0)?;
+    file.write_at(&bytes, 0)?;
     if !planted::is_on(Bug::ManifestUnsynced) {
         file.sync()?;
     }

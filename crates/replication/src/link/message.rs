@@ -149,6 +149,8 @@ const GROUPS_MAX: usize = 64;
 
 /// Marks a part of an interrupted full sync that was received to its end.
 pub const WHOLE_PART: u32 = u32::MAX;
+/// Number that stands for a part in the blocks of a manifest that is too long for [`Message::SyncEnd`].
+pub const MANIFEST_PART: u16 = u16::MAX;
 
 /// Progress of an interrupted full sync.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -255,7 +257,8 @@ pub struct SyncEnd<'b> {
     pub sync: u64,
     /// The replica is online after it has applied everything below this.
     pub sequence: u64,
-    /// The manifest of the checkpoint that was sent.
+    /// The manifest of the checkpoint that was sent; empty if it came before, as the blocks of
+    /// [`MANIFEST_PART`].
     pub manifest: &'b [u8],
 }
 

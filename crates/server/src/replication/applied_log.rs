@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use base::os_error::system_reason;
 use durability::checkpoint::{
-    History, Manifest, Overlap, free_directory, part_name, remove_checkpoint,
+    History, MANIFEST_BYTES_MAX, Manifest, Overlap, free_directory, part_name, remove_checkpoint,
 };
 use durability::disk::DiskFile;
 use durability::log::{Control, Follower, Frame, Log, READ_BYTES_MAX, Read, frame_bytes, frames};
@@ -36,7 +36,7 @@ use persistence::recovery::{Onto, Place, load_checkpoint};
 use persistence::rewound;
 use replication::TermId;
 use replication::attach::Attach;
-use replication::link::{Block, Full, Resume, SyncEnd, WHOLE_PART};
+use replication::link::{Block, Full, MANIFEST_PART, Resume, SyncEnd, WHOLE_PART};
 use replication::replica::OwnLog;
 
 use early::Early;
@@ -193,6 +193,8 @@ struct Receiving {
     /// Offset of the next bytes in the open part.
     offset: u64,
     parts: u16,
+    /// The manifest so far, if it comes in blocks.
+    manifest: Vec<u8>,
     bytes: u64,
     /// The early load, if it is loaded while it is received.
     early: Option<Early>,
@@ -437,7 +439,27 @@ impl<'h> AppliedLog<'h> {
         (0..databases).any(|database| handle.len(database) > 0)
     }
 
+    /// Receives a block of a manifest that is too long for one message.
+    fn receive_manifest(&mut self, block: &Block<'_>) -> Result<(), String> {
+        let sync = self.sync.as_mut().ok_or("no full sync goes on")?;
+        let at = u64::from(block.number) * BLOCK_BYTES as u64;
+        let end = sync.manifest.len() + block.bytes.len();
+        if sync.part.is_some() || at != sync.manifest.len() as u64 {
+            return Err("a piece of the manifest is missing".to_owned());
+        }
+        if end as u64 > MANIFEST_BYTES_MAX {
+            return Err(format!(
+                "the manifest has more than {MANIFEST_BYTES_MAX} bytes"
+            ));
+        }
+        sync.manifest.extend_from_slice(block.bytes);
+        Ok(())
+    }
+
     fn receive(&mut self, block: &Block<'_>) -> Result<(), String> {
+        if block.part == MANIFEST_PART {
+            return self.receive_manifest(block);
+        }
         let place = self.home.place();
         let sync = self.sync.as_mut().ok_or("no full sync goes on")?;
         let is_next = match &sync.part {
@@ -512,7 +534,11 @@ impl<'h> AppliedLog<'h> {
         let synced = place.disk.sync_directory(&directory);
         let synced = synced.and_then(|()| place.disk.sync_directory(&place.directory));
         synced.map_err(|error| system_reason(&error))?;
-        let manifest = Manifest::decode(end.manifest).map_err(|flaw| flaw.to_string())?;
+        let encoded = match end.manifest {
+            [] => &sync.manifest[..],
+            encoded => encoded,
+        };
+        let manifest = Manifest::decode(encoded).map_err(|flaw| flaw.to_string())?;
         let is_expected = manifest.log_sequence == Some(sync.full.log_from)
             && manifest.generation == sync.full.generation
             && manifest.parts.len() == usize::from(sync.parts)
@@ -827,6 +853,7 @@ impl ReplicaData for AppliedLog<'_> {
             part: None,
             offset: 0,
             parts: 0,
+            manifest: Vec::new(),
             bytes: 0,
             early,
         });

@@ -24,13 +24,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use durability::checkpoint::Manifest;
+use durability::checkpoint::{Manifest, encode_manifest};
 use durability::disk::Disk;
 use durability::log::{Cursor, Log, Read};
 use replication::attach::FullReason;
 use replication::link::{
-    ASK, Ack, Block, Digest, Full, Hello, LOG_ONLY, Message, Resume, SLOTS, Source, SyncEnd,
-    WHOLE_PART,
+    ASK, Ack, Block, Digest, Full, Hello, LOG_ONLY, MANIFEST_PART, Message, Resume, SLOTS, Source,
+    SyncEnd, WHOLE_PART,
 };
 use replication::primary::{Action, CloseReason, LinkId, Piece, Primary, Stage, Times};
 use replication::{PrimaryLog, Refusal, TermId};
@@ -934,12 +934,16 @@ impl Sender {
             let place = (full.sync, part_number, skip);
             self.send_part(copy, &path, place, part.bytes)?;
         }
+        let mut encoded = encode_manifest(manifest)?;
+        if encoded.len() > Message::payload_bytes_max() {
+            self.send_long_manifest(full.sync, &encoded)?;
+            encoded.clear();
+        }
         let sequence = self.reading()?.log.tail_complete();
-        let text = manifest.encode();
         let end = SyncEnd {
             sync: full.sync,
             sequence,
-            manifest: text.as_bytes(),
+            manifest: &encoded,
         };
         let sent = self.with_primary(|primary, id| primary.on_sync_sent(id, end));
         for action in sent.unwrap_or_default() {
@@ -948,6 +952,19 @@ impl Sender {
             }
         }
         self.tell_stage();
+        Ok(())
+    }
+
+    /// Sends a manifest that is too long for one message: its libraries of functions may be.
+    fn send_long_manifest(&mut self, sync: u64, encoded: &[u8]) -> Result<(), LinkFault> {
+        for (number, bytes) in (0..).zip(encoded.chunks(BLOCK_BYTES)) {
+            self.send(&Message::Block(Block {
+                sync,
+                part: MANIFEST_PART,
+                number,
+                bytes,
+            }))?;
+        }
         Ok(())
     }
 

@@ -75,6 +75,31 @@ fn outgrow_log(node: &Node) {
     }
 }
 
+/// Regression test: the manifest of a full sync has all libraries of functions. From half a MiB of
+/// these on it was too long for a message, and the replica began anew for ever.
+#[test]
+fn a_full_sync_has_libraries_of_more_than_a_message() {
+    let (primary, mut replica) = (Node::new(&[]), Node::new(&[]));
+    let mut client = primary.client();
+    for library in ["first", "second"] {
+        let source = format!(
+            "#!lua name={library}\n-- {}\nredis.register_function('{library}', function() return 7 end)",
+            "x".repeat(700 << 10)
+        );
+        let loaded = client.command(&["FUNCTION", "LOAD", &source]).unwrap();
+        assert_eq!(loaded, Value::Bulk(library.into()));
+    }
+    replica.follow(&primary);
+    primary.wait_for_replica(&replica);
+    let knows = |replica: &Node| {
+        let called = replica.client().command(&["FCALL_RO", "second", "0"]);
+        format!("{:?}", called.unwrap())
+    };
+    assert!(knows(&replica).contains('7'));
+    replica.come_back_as_replica_of(&primary);
+    assert!(knows(&replica).contains('7'));
+}
+
 /// A deposed primary that keeps no log for replicas: what it discards is only in its checkpoint.
 /// Regression test: this was not reported.
 #[test]
