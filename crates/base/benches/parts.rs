@@ -1,5 +1,5 @@
-//! Time of the small parts that every request passes, as the best of many short runs, so that
-//! other work on the machine disturbs little. `cargo bench -p base`.
+//! Times the small parts that every request passes. Each figure is the best of many short runs, so
+//! that other work on the machine disturbs it little. `cargo bench -p base`.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 use base::clock::{Clock, SystemClock};

@@ -1,4 +1,4 @@
-//! The background scheduler: work in the background gives way to workers, who serve clients.
+//! The background scheduler: background work gives way to workers, which serve clients.
 //!
 //! ```text
 //!   background thread  │slice│ yields │slice│ yields ───── late! ──►│slice│ sleeps …… │slice│ sleeps …… │ yields …
@@ -6,20 +6,26 @@
 //!   worker             … sleeps …             │turn│turn│turn│ yields │turn│turn│ yields │turn│ …
 //! ```
 //!
-//! The kernel's own slices are milliseconds, which is far too long for whoever answers within some tenths of one; and
-//! a thread of the lowest priority never gets on beside one that is always busy. So background threads work in slices
-//! of some hundredths of a millisecond, and yield after each. As long as no worker wants their core they go at full
-//! speed. Where one does, all of them together pay for their slices from one token bucket: a token is a nanosecond of
-//! processor time, it is filled with a share of all cores, and whoever finds it empty sleeps. Workers yield between
-//! two turns meanwhile, when everything is answered: there a background thread costs least.
+//! The kernel's own slices last milliseconds. That is far too long for a worker that answers within
+//! a few tenths of a millisecond. A thread of the lowest priority, in turn, makes no progress
+//! beside a thread that is always busy. So background threads work in slices of a few hundredths of
+//! a millisecond and yield after each. They run at full speed until a worker wants their core. Then
+//! all of them together pay for their slices from one token bucket: a token is a nanosecond of
+//! processor time, the bucket is filled with a share of all cores, and a thread that finds it empty
+//! sleeps. Meanwhile workers yield between two turns, when all requests are answered: a background
+//! thread costs least there.
 //!
 //! Rules
-//!  1. A yield that came back late says that the core is wanted, if workers began or ended turns on that core meanwhile.
-//!     What other background threads worked there is taken off. With other processes the kernel shares the cores.
-//!  2. Background threads hold no locks that others want while they [pause](BackgroundThread::pause).
-//!  3. The share is the caller's: it may grow with time and need, up to full speed, so that nobody starves.
-//!  4. [Urgent](Scheduler::set_urgent) work, whose end somebody waits for, never sleeps.
-//!  5. Without a clock of processor time ([`Clock::thread_cpu_ns`]) nobody pauses: simulations stay what they are.
+//!  1. A yield that returns late means that the core is wanted, if workers began or ended turns on
+//!     that core meanwhile. Time that other background threads worked there is subtracted. With
+//!     other processes the kernel shares the cores.
+//!  2. Background threads hold no locks that other threads want while they
+//!     [pause](BackgroundThread::pause).
+//!  3. The caller sets the share. It may grow with time and need, up to full speed, so that no
+//!     thread starves.
+//!  4. [Urgent](Scheduler::set_urgent) work, whose end a thread waits for, never sleeps.
+//!  5. Without a clock of processor time ([`Clock::thread_cpu_ns`]) no thread pauses: simulations
+//!     are unaffected.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,7 +33,7 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 
-/// All of a share: nobody sleeps.
+/// The full share: no thread sleeps.
 pub const FULL_SHARE: u64 = 1_000;
 
 /// Length of a slice while the core is free, ...
@@ -36,33 +42,34 @@ const FREE_SLICE_NS: u64 = 100_000;
 /// ... and while a worker wants it.
 const CONTENDED_SLICE_NS: u64 = 40_000;
 
-/// A yield is late when others than background threads had the core for so long.
+/// Minimum time that threads other than background threads had the core for a yield to be late.
 const LATE_NS: u64 = 100_000;
 
-/// So many late yields mean that the core is wanted. One alone may be a piece of work that the kernel did for us.
+/// Number of successive late yields after which the core counts as wanted. A single one may be work
+/// that the kernel did for this thread.
 const LATE_YIELDS: u32 = 2;
 
-/// A core that was wanted is taken to be for so long, until the next yield tells.
+/// For how long a core counts as wanted, until the next yield checks again.
 const CONTENDED_NS: u64 = 10_000_000;
 
-/// What the token bucket holds.
+/// Capacity of the token bucket.
 const BUCKET_NS: u64 = 100_000;
 
-/// No background thread sleeps longer: what it may take can change meanwhile.
+/// Maximum sleep of a background thread: its share can change meanwhile.
 const SLEEP_NS_MAX: u64 = 5_000_000;
 
-/// A worker whose core somebody else has taken for so long, as it yielded, ...
+/// Duration of a yield after which a worker knows that another thread kept its core, ...
 const TAKEN_NS: u64 = 1_000_000;
 
-/// ... yields no more for so long: it would lose its fair part to whoever computes there.
+/// ... and time for which it then does not yield: it would lose its fair share to that thread.
 const KEPT_NS: u64 = 100_000_000;
 
-/// What a scheduler needs of the machine.
+/// What a scheduler needs from the machine.
 pub trait Machine: Send + Sync {
-    /// Nanoseconds since some start.
+    /// Nanoseconds since an arbitrary start.
     fn now_ns(&self) -> u64;
 
-    /// Processor time of the calling thread; 0 where that is not known.
+    /// Processor time of the calling thread; 0 if unknown.
     fn worked_ns(&self) -> u64;
 
     /// Lets another thread have the core, if one wants it.
@@ -71,17 +78,18 @@ pub trait Machine: Send + Sync {
     /// Sleeps.
     fn sleep_ns(&self, ns: u64);
 
-    /// How many cores there are.
+    /// Number of cores.
     fn cores(&self) -> u64;
 
     /// The number of the core that the calling thread is on.
     fn core(&self) -> usize;
 
-    /// The calling thread becomes a background thread: sees to it that its sleeps are no longer than asked for.
+    /// Makes the calling thread a background thread: ensures that its sleeps are no longer than
+    /// requested.
     fn begin(&self) {}
 }
 
-/// The machine this runs on.
+/// The machine that this process runs on.
 struct ThisMachine {
     clock: Arc<dyn Clock>,
     cores: u64,
@@ -109,47 +117,47 @@ impl Machine for ThisMachine {
     }
 
     fn core(&self) -> usize {
-        // SAFETY: takes nothing and gives a number, or -1 where that is not known.
+        // SAFETY: takes nothing and returns a number, or -1 if it is unknown.
         let core = unsafe { libc::sched_getcpu() };
         usize::try_from(core).unwrap_or(0)
     }
 
     fn begin(&self) {
-        // SAFETY: takes and gives numbers only. Where it fails, sleeps are some 50 µs longer.
+        // SAFETY: takes and returns numbers only. If it fails, sleeps are some 50 µs longer.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64, 0_u64, 0_u64, 0_u64) };
     }
 }
 
-/// Cores that are told apart; those beyond share their numbers.
+/// Number of cores that are distinguished; cores beyond share their entries.
 const CORES: usize = 64;
 
-/// What was done on one core.
+/// Work on one core.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Core {
-    /// Begins and ends of turns of workers, counted while there are background threads.
+    /// Begins and ends of workers' turns, counted while there are background threads.
     turns: AtomicU64,
-    /// What background threads worked.
+    /// Processor time of background threads.
     worked_ns: AtomicU64,
 }
 
-/// What background threads and workers of one process share.
+/// State that the background threads and workers of one process share.
 pub struct Scheduler {
     machine: Box<dyn Machine>,
-    /// How many background threads there are.
+    /// Number of background threads.
     threads: AtomicU64,
     cores: [Core; CORES],
-    /// Until then workers want their cores; 0 when they do not.
+    /// Until when workers want their cores; 0 if they do not.
     contended_until_ns: AtomicU64,
-    /// When the token bucket is full again, or was.
+    /// When the token bucket is, or was, full again.
     full_at_ns: AtomicU64,
-    /// Of a thousand, what of each core goes into the bucket.
+    /// Share of each core that goes into the bucket, per mille.
     share: AtomicU64,
     is_urgent: AtomicBool,
 }
 
 impl Scheduler {
-    /// That of a process on the machine, with the time of `clock`.
+    /// Creates the scheduler of a process on the machine, with the time of `clock`.
     #[must_use]
     pub fn of_machine(clock: Arc<dyn Clock>) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -159,7 +167,7 @@ impl Scheduler {
         }))
     }
 
-    /// One on a machine of one's own.
+    /// Creates a scheduler on the given machine.
     #[must_use]
     pub fn with(machine: Box<dyn Machine>) -> Self {
         Self {
@@ -173,24 +181,26 @@ impl Scheduler {
         }
     }
 
-    /// Says what background threads may have of each core that workers want, of a [thousand](FULL_SHARE), all together.
+    /// Sets the share of each core that all background threads together may have if workers want
+    /// it, of a [thousand](FULL_SHARE).
     pub fn set_share(&self, per_mille: u64) {
         self.share
             .store(per_mille.clamp(1, FULL_SHARE), Ordering::Relaxed);
     }
 
-    /// Says whether somebody waits for the end of the work.
+    /// Sets whether a thread waits for the end of the work.
     pub fn set_urgent(&self, is_urgent: bool) {
         self.is_urgent.store(is_urgent, Ordering::Relaxed);
     }
 
-    /// Whether somebody waits for the end of the work.
+    /// Whether a thread waits for the end of the work.
     #[must_use]
     pub fn is_urgent(&self) -> bool {
         self.is_urgent.load(Ordering::Relaxed)
     }
 
-    /// Processor time of background threads, all together. They note it at the end of each slice.
+    /// Returns the processor time of all background threads. They add theirs at the end of each
+    /// slice.
     #[must_use]
     pub fn worked_ns(&self) -> u64 {
         let worked = self.cores.iter();
@@ -199,7 +209,7 @@ impl Scheduler {
             .sum()
     }
 
-    /// The calling thread becomes a background thread, until what this gives is dropped.
+    /// Makes the calling thread a background thread until the returned value is dropped.
     pub fn enter(&self) -> BackgroundThread<'_> {
         self.machine.begin();
         self.threads.fetch_add(1, Ordering::Relaxed);
@@ -213,14 +223,14 @@ impl Scheduler {
         }
     }
 
-    /// Whether background threads wait for workers to let them in. O(1), a load.
+    /// Whether background threads need workers to yield. O(1), a load.
     #[inline]
     #[must_use]
     pub fn is_contended(&self) -> bool {
         self.contended_until_ns.load(Ordering::Relaxed) != 0
     }
 
-    /// The core that the calling thread is on.
+    /// Returns the core that the calling thread is on.
     fn core(&self) -> &Core {
         &self.cores[self.machine.core() % CORES]
     }
@@ -229,7 +239,8 @@ impl Scheduler {
         self.contended_until_ns.store(ns, Ordering::Relaxed);
     }
 
-    /// Takes tokens from the bucket for what was worked; how long it is until there are any again.
+    /// Takes tokens from the bucket for the time worked. Returns the time until there are tokens
+    /// again.
     fn pay(&self, now_ns: u64, worked_ns: u64) -> u64 {
         let per_core = self.share.load(Ordering::Relaxed);
         let filled = (per_core * self.machine.cores()).max(1);
@@ -258,18 +269,18 @@ impl std::fmt::Debug for Scheduler {
 #[derive(Debug)]
 pub struct BackgroundThread<'s> {
     scheduler: &'s Scheduler,
-    /// When its slice began.
+    /// When the current slice began.
     began_ns: u64,
-    /// The thread's processor time by then.
+    /// The thread's processor time at that moment.
     worked_ns: u64,
-    /// Turns on its core when it last yielded.
+    /// Turns on the core when the thread last yielded.
     turns: u64,
     late_yields: u32,
     slice_ns: u64,
 }
 
 impl BackgroundThread<'_> {
-    /// Whether a [pause](BackgroundThread::pause) would do more than nothing.
+    /// Whether the slice is over, so that a [pause](BackgroundThread::pause) has an effect.
     #[must_use]
     pub fn is_due(&self) -> bool {
         self.is_due_at(self.scheduler.machine.now_ns())
@@ -279,14 +290,14 @@ impl BackgroundThread<'_> {
         now_ns.saturating_sub(self.began_ns) >= self.slice_ns
     }
 
-    /// Whether a worker wants the core: its pieces of work should be short.
+    /// Whether a worker wants the core. The caller should then work in short pieces.
     #[must_use]
     pub fn is_contended(&self) -> bool {
         self.slice_ns == CONTENDED_SLICE_NS
     }
 
-    /// To be called between two pieces of work, each shorter than a tenth of a millisecond: gives way if the slice is
-    /// over. Some ten nanoseconds if it is not.
+    /// Gives way if the slice is over. The caller calls it between two pieces of work, each shorter
+    /// than a tenth of a millisecond. Costs some ten nanoseconds if the slice is not over.
     pub fn pause(&mut self) {
         let now_ns = self.scheduler.machine.now_ns();
         if self.is_due_at(now_ns) {
@@ -323,12 +334,12 @@ impl BackgroundThread<'_> {
         }
     }
 
-    /// Yields, and finds out by that whether a worker wants the core.
+    /// Yields, and learns from the time it took whether a worker wants the core.
     fn probe(&mut self, now_ns: u64, core: &Core) {
         let scheduler = self.scheduler;
         let was_contended = scheduler.is_contended();
         if was_contended {
-            // The others go on as they do until it is known.
+            // The other background threads go on as before until the result is known.
             scheduler.set_contended_until(now_ns + CONTENDED_NS);
         }
         let others_before_ns = core.worked_ns.load(Ordering::Relaxed);
@@ -354,22 +365,22 @@ impl BackgroundThread<'_> {
 impl Drop for BackgroundThread<'_> {
     fn drop(&mut self) {
         if self.scheduler.threads.fetch_sub(1, Ordering::Relaxed) == 1 {
-            // Nobody is left for whom workers would yield.
+            // No background thread is left for which workers would yield.
             self.scheduler.set_contended_until(0);
         }
     }
 }
 
-/// What a thread that serves clients tells of its turns.
+/// A worker's reports of its turns to the scheduler.
 #[derive(Debug)]
 pub struct WorkerTurns {
     scheduler: Arc<Scheduler>,
-    /// Until then it yields no more.
+    /// Until when the worker does not yield.
     keeps_until_ns: u64,
 }
 
 impl WorkerTurns {
-    /// That of one worker.
+    /// Creates the reports of one worker.
     #[must_use]
     pub fn new(scheduler: Arc<Scheduler>) -> Self {
         Self {
@@ -378,7 +389,7 @@ impl WorkerTurns {
         }
     }
 
-    /// To be called when it begins to serve. A load if there is no background thread.
+    /// Notes that the worker begins to serve. A load if there is no background thread.
     #[inline]
     pub fn started(&mut self) {
         if self.scheduler.threads.load(Ordering::Relaxed) != 0 {
@@ -386,8 +397,8 @@ impl WorkerTurns {
         }
     }
 
-    /// To be called when nobody waits for this thread as far as it knows: lets a background thread in that wants the
-    /// core. A load if there is none.
+    /// Notes that the worker has answered all requests it knows of. Lets a background thread in
+    /// that wants the core. A load if there is none.
     #[inline]
     pub fn ended(&mut self) {
         if self.scheduler.threads.load(Ordering::Relaxed) != 0 {

@@ -1,12 +1,14 @@
-//! What the system holds of a file in its cache, and its room on the device, taken care of a piece at a time.
+//! Care for a file's pages in the system's cache and its space on the device, one piece at a time.
 //!
-//! Writing eight megabytes to a device in one call takes the processor some milliseconds, and so does forgetting
-//! the pages of a long file when it is removed. Kernels that do not preempt themselves let nobody else have that
-//! core meanwhile, however urgent: a thread that serves clients least of all. So each is done in pieces here,
-//! with a moment of sleep between two of them, in which whoever wants the core has it.
+//! Writing eight megabytes to a device in one call takes the processor some milliseconds. So does
+//! dropping the pages of a long file when it is removed. Kernels without preemption give that core
+//! to no other thread meanwhile, however urgent, not even to a thread that serves clients. So each
+//! is done in pieces here, with a short sleep between two pieces, in which another thread can take
+//! the core.
 //!
-//! So is giving room back. Where the file system tells the device of it (`discard`), that takes a quarter of a millisecond
-//! for each megabyte, in which the device serves nobody else: a log that is written there waits for all of it.
+//! Freeing space is done in pieces, too. If the file system passes it on to the device (`discard`),
+//! that takes a quarter of a millisecond per megabyte, in which the device serves nothing else: a
+//! log that is written there waits for all of it.
 
 use std::fs::File;
 use std::io;
@@ -16,25 +18,25 @@ use std::os::unix::fs::MetadataExt as _;
 use std::thread;
 use std::time::Duration;
 
-/// What is begun to be written at once: some two tenths of a millisecond of processor time.
+/// Bytes whose write-back is started at once: some two tenths of a millisecond of processor time.
 const WRITTEN_BYTES: u64 = 1 << 20;
 
-/// What is forgotten at once, which takes as long.
+/// Bytes whose pages are dropped at once, which takes as long.
 const FORGOTTEN_BYTES: u64 = 4 << 20;
 
-/// How long to sleep between two pieces. Giving way without a sleep would do for one who wants the core just then;
+/// Sleep between two pieces. A yield would suffice for a thread that wants the core at that moment;
 /// but it gives up a whole slice, which on a busy core may be a hundred times what was used of it.
 const REST: Duration = Duration::from_micros(50);
 
-/// What is given back at once: half a millisecond of the device's time, behind which whatever came meanwhile has its
-/// turn.
+/// Bytes that are freed at once: half a millisecond of the device's time, after which requests that
+/// came meanwhile have their turn.
 const RELEASED_BYTES: u64 = 2 << 20;
 
-/// `F_SETSIG` of `fcntl`, which `libc` has for few of the machines that all have this number.
+/// `F_SETSIG` of `fcntl`. `libc` has it for few of the machines, but all of them have this number.
 const F_SETSIG: libc::c_int = 10;
 
-/// Has the system begin to write what of a range was changed to the device. Nothing is durable for that, and a
-/// sync has to follow; but it will find less to do. What goes wrong on the way is told by that sync.
+/// Starts the write-back of changed pages of a range to the device. Nothing becomes durable by it:
+/// a sync has to follow, but finds less to do. That sync reports the errors of the write-back.
 ///
 /// O(pages of the range). Sleeps between pieces of a megabyte.
 pub fn begin_to_write(file: &File, range: Range<u64>) {
@@ -46,10 +48,11 @@ pub fn begin_to_write(file: &File, range: Range<u64>) {
     });
 }
 
-/// Has the system forget the pages of a file that nobody will read again, those that are on the device already.
+/// Drops the pages of a file that will not be read again from the system's cache, if they are on
+/// the device already.
 ///
 /// # Errors
-/// That the length of the file cannot be had. What cannot be forgotten is not an error.
+/// The length of the file cannot be read. Pages that cannot be dropped are not an error.
 ///
 /// O(pages of the file). Sleeps between pieces of four megabytes.
 pub fn forget(file: &File) -> io::Result<()> {
@@ -62,8 +65,9 @@ pub fn forget(file: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Has the system write what of a range was changed to the device, and forget its pages. Nothing is durable for that: what goes
-/// wrong on the way is told by a sync, and pages that could not be written stay.
+/// Has the system write changed pages of a range to the device, and drops them from the cache.
+/// Nothing becomes durable by it: a sync reports errors of the write-back, and pages that could not
+/// be written stay.
 ///
 /// O(pages of the range). Sleeps between pieces of a megabyte, and waits for the device.
 pub fn settle(file: &File, range: Range<u64>) {
@@ -81,9 +85,10 @@ pub fn settle(file: &File, range: Range<u64>) {
     });
 }
 
-/// Gives the room of a file back whose name was removed, but for a last piece that goes with it, if nobody else has that
-/// file, as far as the system can tell: neither by another name, which somebody may have given it to keep it, nor open, who
-/// would find it shorter. Then nothing is done, and it goes as a whole with the last of those.
+/// Frees the space of a file whose name was removed, except for a last piece, which is freed with
+/// the file. Does nothing if the file has another name, which may have been given to keep it, or if
+/// another process has it open, as far as the system can tell, because that reader would find it
+/// shorter. Then the whole file is freed with the last of those.
 ///
 /// O(bytes of the file). Sleeps between pieces of two megabytes.
 pub fn release(file: &File) {
@@ -93,7 +98,7 @@ pub fn release(file: &File) {
     };
     let mut length = found.len();
     while length > RELEASED_BYTES {
-        // At a multiple no block is cut, which the file system would have to read and write.
+        // A multiple cuts no block, which the file system would have to read and write.
         length = (length - 1) / RELEASED_BYTES * RELEASED_BYTES;
         if file.set_len(length).is_err() {
             return;
@@ -102,19 +107,21 @@ pub fn release(file: &File) {
     }
 }
 
-/// Whether nobody else has the file open, as far as the system can tell: only then it grants a lease to write.
+/// Whether the file is open only here, as far as the system can tell: only then it grants a write
+/// lease.
 fn is_open_once(file: &File) -> bool {
     let lease = |kind: libc::c_int| {
         // SAFETY: takes a descriptor, which `file` keeps open, and a number; it touches no memory of ours.
         unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, kind) == 0 }
     };
-    // Who opens it in this moment makes the system tell us: by a signal that is ignored, other than the usual one.
+    // If another process opens the file at this moment, the system sends a signal: an ignored one
+    // instead of the default.
     // SAFETY: as above.
     let is_quiet = unsafe { libc::fcntl(file.as_raw_fd(), F_SETSIG, libc::SIGURG) == 0 };
     is_quiet && lease(libc::F_WRLCK) && lease(libc::F_UNLCK)
 }
 
-/// Does something to each piece of a range, from its start on, as long as that can be done.
+/// Calls `act` for each piece of a range, from its start, until one call fails.
 fn in_pieces(range: Range<u64>, piece_bytes: u64, mut act: impl FnMut(i64, i64) -> bool) {
     let mut from = range.start;
     while from < range.end {
@@ -202,7 +209,7 @@ mod tests {
         assert_eq!(length(&file), pieces, "somebody reads it");
         drop(reader);
         release(&file);
-        // Not every file system can tell.
+        // Not every file system can tell whether a file is open.
         let left = if is_open_once(&file) {
             RELEASED_BYTES
         } else {

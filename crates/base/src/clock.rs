@@ -1,19 +1,19 @@
-//! Time, as a thing that can be replaced.
+//! Time as a replaceable dependency.
 //!
-//! This module is the only place that asks the operating system for the time. Everything else is
-//! given a [`Clock`], so that expiry, timeouts and logs can be driven by a test or a simulation.
+//! This module is the only place that asks the operating system for the time. All other code is
+//! given a [`Clock`], so that a test or a simulation can control expiry, timeouts and logs.
 #![allow(clippy::disallowed_methods, reason = "this is where time comes from")]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Two readings from one look at a clock, for those who look as often as once a batch of commands.
+/// Two readings from one clock call, for callers that read the time once per batch of commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
     /// Milliseconds since 1970 UTC.
     pub unix_ms: u64,
-    /// Nanoseconds since some start. They may jump, either way, when somebody sets the machine's
-    /// clock; a span that looks long has to be held against [`Clock::monotonic_ns`].
+    /// Nanoseconds since an arbitrary start. They may jump, either way, when the machine's clock is
+    /// set; a span that looks long has to be checked with [`Clock::monotonic_ns`].
     pub ns: u64,
 }
 
@@ -25,7 +25,7 @@ pub trait Clock: Send + Sync {
     /// Microseconds since 1970 UTC.
     fn now_unix_us(&self) -> u64;
 
-    /// Nanoseconds since a start that stays fixed as long as the clock lives.
+    /// Nanoseconds since a start that is fixed for the lifetime of the clock.
     fn monotonic_ns(&self) -> u64;
 
     /// Milliseconds since that start.
@@ -38,12 +38,13 @@ pub trait Clock: Send + Sync {
         self.now_unix_us() / 1000
     }
 
-    /// Milliseconds since a start, those in which the machine slept included: what leases are counted by.
+    /// Milliseconds since a start, including time in which the machine slept. Leases are measured
+    /// by it.
     fn boottime_ms(&self) -> u64 {
         self.monotonic_ms()
     }
 
-    /// Both readings at once.
+    /// Returns both readings at once.
     fn moment(&self) -> Moment {
         Moment {
             unix_ms: self.now_unix_ms(),
@@ -51,9 +52,9 @@ pub trait Clock: Send + Sync {
         }
     }
 
-    /// Nanoseconds of processor time that the calling thread has had, in the kernel, too: what it did,
-    /// however long it had to wait for a processor. A system call of some hundred nanoseconds. 0 where
-    /// time is not the machine's.
+    /// Processor time of the calling thread in nanoseconds, including its time in the kernel,
+    /// excluding its waits for a processor. A system call of some hundred nanoseconds. 0 if time is
+    /// not the machine's.
     fn thread_cpu_ns(&self) -> u64 {
         0
     }
@@ -66,7 +67,7 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// A clock whose monotonic reading starts at zero now.
+    /// Creates a clock whose monotonic reading starts at zero now.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -83,7 +84,8 @@ impl Default for SystemClock {
 
 impl Clock for SystemClock {
     fn now_unix_us(&self) -> u64 {
-        // A machine set before 1970 reads as 1970; the 64 bits last for half a million years.
+        // A machine whose clock is set before 1970 reads as 1970; the 64 bits last for half a
+        // million years.
         let since = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
@@ -94,8 +96,8 @@ impl Clock for SystemClock {
         self.moment().unix_ms
     }
 
-    /// Straight from the system, for this one is read for every batch of commands: with differences
-    /// of [`SystemTime`] it takes four times as many instructions.
+    /// Calls the system directly, because the moment is read for every batch of commands: computing
+    /// differences of [`SystemTime`] takes four times as many instructions.
     fn moment(&self) -> Moment {
         let (seconds, ns) = read(libc::CLOCK_REALTIME);
         Moment {
@@ -119,24 +121,25 @@ impl Clock for SystemClock {
     }
 }
 
-/// Seconds of a clock of the system, and nanoseconds beside them.
+/// Returns the seconds of a system clock and the nanoseconds beyond them.
 #[inline]
 fn read(clock: libc::clockid_t) -> (u64, u64) {
     let mut now = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the call writes to `now`, which is as large as it has to be, and nowhere else. The clocks
-    // asked for exist everywhere; should one fail all the same, it reads 0.
+    // SAFETY: the call writes only to `now`, which is of the required size. The requested clocks
+    // exist everywhere; if one fails all the same, it reads 0.
     unsafe { libc::clock_gettime(clock, &raw mut now) };
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
     (seconds, u64::try_from(now.tv_nsec).unwrap_or(0))
 }
 
-/// A clock that moves only when told to.
+/// A clock that moves only when a caller moves it.
 ///
-/// Both readings move together by [`advance_ms`](Self::advance_ms); only the wall reading jumps
-/// by [`set_unix_us`](Self::set_unix_us), as a machine's does when somebody sets its clock.
+/// [`advance_ms`](Self::advance_ms) moves both readings together;
+/// [`set_unix_us`](Self::set_unix_us) moves only the wall reading, as when a machine's clock is
+/// set.
 #[derive(Debug)]
 pub struct ManualClock {
     unix_us: AtomicU64,
@@ -144,7 +147,8 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// A clock that reads `unix_ms` milliseconds since 1970, and zero on the monotonic side.
+    /// Creates a clock that reads `unix_ms` milliseconds since 1970, with zero as its monotonic
+    /// reading.
     #[must_use]
     pub fn at_unix_ms(unix_ms: u64) -> Self {
         Self {
@@ -203,7 +207,7 @@ mod tests {
     #[test]
     fn processor_time_goes_with_what_the_thread_does() {
         let clock = SystemClock::new();
-        // Far more than it takes a thread to begin.
+        // Far more than a thread needs to start.
         let (began_ns, mut looks) = (clock.thread_cpu_ns(), 0_u64);
         while clock.thread_cpu_ns() - began_ns < 50_000_000 {
             looks += 1;
@@ -231,7 +235,7 @@ mod tests {
         let before_ms = clock.now_unix_us() / 1000;
         let now_ms = clock.now_unix_ms();
         let after_ms = clock.now_unix_us() / 1000;
-        // A machine's clock may be set back meanwhile, by less than this.
+        // The machine's clock may be set back meanwhile, by less than this.
         assert!(now_ms + 60_000 >= before_ms && now_ms <= after_ms + 60_000);
     }
 }

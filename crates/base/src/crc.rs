@@ -1,11 +1,12 @@
-//! Checksums that are part of an interface: cluster slots, the classic dump format, and frames of the log.
+//! Checksums that are part of an interface: cluster slots, the RDB format, and frames of the log.
 //!
-//! None resists an adversary. The first two are computed from tables made at compile time, the last by the
-//! processor.
+//! None resists an adversary. The first two use tables made at compile time, the last uses
+//! processor instructions.
 
 use crate::sync::atomic::AtomicU64;
 
-/// CRC-16/XMODEM, which spreads keys over cluster slots: polynomial 0x1021, initial value 0. Eight bytes a step.
+/// Computes the CRC-16/XMODEM that assigns keys to cluster slots: polynomial 0x1021, initially 0.
+/// Eight bytes per step.
 #[inline]
 #[must_use]
 pub fn crc16(bytes: &[u8]) -> u16 {
@@ -14,7 +15,7 @@ pub fn crc16(bytes: &[u8]) -> u16 {
     let crc = eights.iter().fold(0, |crc: u16, eight| {
         let [high, low] = crc.to_be_bytes();
         let [first, second, others @ ..] = *eight;
-        // The first byte is followed by seven others, so it takes the table of seven zero bytes.
+        // Seven bytes follow the first one, so it uses the table of seven zero bytes.
         let whole = TABLES[7][usize::from(first ^ high)] ^ TABLES[6][usize::from(second ^ low)];
         let tables = TABLES[..6].iter().rev();
         others
@@ -28,17 +29,17 @@ pub fn crc16(bytes: &[u8]) -> u16 {
     })
 }
 
-/// CRC-64/Jones over `bytes`, going on from `crc` (0 at the start).
+/// Computes the CRC-64/Jones of `bytes`, continuing from `crc` (0 at the start).
 ///
 /// Polynomial 0xad93d23594c935a9, reflected, no final inversion: the checksum at the end of RDB
-/// files and DUMP payloads. Eight bytes a step.
+/// files and DUMP payloads. Eight bytes per step.
 #[must_use]
 pub fn crc64(crc: u64, bytes: &[u8]) -> u64 {
     static TABLES: [[u64; 256]; 8] = crc64_tables();
     let (eights, rest) = bytes.as_chunks::<8>();
     let crc = eights.iter().fold(crc, |crc, eight| {
         let word = (crc ^ u64::from_le_bytes(*eight)).to_le_bytes();
-        // The first byte is followed by seven others, so it takes the table of seven zero bytes.
+        // Seven bytes follow the first one, so it uses the table of seven zero bytes.
         word.iter()
             .zip(TABLES.iter().rev())
             .fold(0, |sum, (&byte, table)| sum ^ table[usize::from(byte)])
@@ -49,12 +50,12 @@ pub fn crc64(crc: u64, bytes: &[u8]) -> u64 {
     })
 }
 
-/// CRC-32C (Castagnoli) over whole words and `last` behind them, all ones at the start and inverted at the end; none
-/// where the processor has no instruction for it.
+/// Computes the CRC-32C (Castagnoli) of whole words followed by `last`, all ones at the start and
+/// inverted at the end. `None` if the processor has no instruction for it.
 ///
-/// The instruction takes a word in three cycles, but one a cycle of sums that do not depend on each other. So
-/// three parts of the words are summed beside each other, and the first two moved behind the third by a
-/// multiplication without carries each: for pieces of some hundred bytes.
+/// The instruction takes three cycles per word, but one cycle per word for sums that do not depend
+/// on each other. So three parts of the words are summed in parallel, and one carry-less
+/// multiplication each moves the first two behind the third: for pieces of some hundred bytes.
 ///
 /// Source: V. Gopal et al., "Fast CRC Computation for iSCSI Polynomial Using CRC32 Instruction", Intel, 2011.
 #[inline]
@@ -63,11 +64,11 @@ pub fn crc32c_of_words(words: &[[u8; 8]], last: [u8; 8]) -> Option<u32> {
     by_instruction(words, &[(); usize::MAX][..words.len()], last)
 }
 
-/// As [`crc32c_of_words`], and stores each word but `last` in a place, relaxed, as its bytes lie in memory. There are
-/// as many places as words.
+/// Like [`crc32c_of_words`], but also stores each word except `last` in a place, relaxed, with its
+/// bytes in memory order. There are as many places as words.
 ///
 /// # Panics
-/// When there are not.
+/// If the numbers of places and words differ.
 #[inline]
 #[must_use]
 pub fn crc32c_of_stored_words(
@@ -101,17 +102,17 @@ mod by_instruction {
         __m128i, _mm_clmulepi64_si128, _mm_crc32_u64, _mm_cvtsi64_si128, _mm_cvtsi128_si64,
         _mm_xor_si128,
     };
-    // Not a model's: what it tells never changes.
+    // Not from the model checker: the result never changes.
     use std::sync::atomic::{AtomicU8, Ordering};
 
     use crate::sync::atomic::AtomicU64;
 
-    /// Where a word goes that was summed.
+    /// The destination of a word that was summed.
     pub(super) trait CopyTarget {
         fn put(&self, word: [u8; 8]);
     }
 
-    /// Nowhere.
+    /// No destination.
     impl CopyTarget for () {
         #[inline(always)]
         fn put(&self, _: [u8; 8]) {}
@@ -124,15 +125,16 @@ mod by_instruction {
         }
     }
 
-    /// Words of one of three parts, at most: longer pieces are taken in turns.
+    /// Maximum number of words of one of the three parts: longer pieces are processed in several
+    /// rounds.
     const PART_WORDS_MAX: usize = 64;
-    /// Fewer words are not worth it.
+    /// Minimum number of words for which parts are worthwhile.
     const PARTED_WORDS_MIN: usize = 9;
-    /// What moves a sum over so many words, less the one that it is added to.
+    /// Factors that move a sum past so many words, minus the word that it is added to.
     static MOVES: [u32; 2 * PART_WORDS_MAX + 1] = moves();
 
-    /// Whether the processor has the instructions: asked once, as what the standard library keeps is looked at for each
-    /// of them.
+    /// Whether the processor has the instructions. Cached, because the standard library looks up
+    /// each instruction separately.
     #[inline]
     pub(super) fn is_there() -> bool {
         match KNOWN.load(Ordering::Relaxed) {
@@ -153,7 +155,7 @@ mod by_instruction {
         is_there
     }
 
-    /// There are as many places as words.
+    /// Computes the checksum. There are as many places as words.
     #[target_feature(enable = "sse4.2,pclmulqdq")]
     pub(super) fn crc32c<P: CopyTarget>(words: &[[u8; 8]], places: &[P], last: [u8; 8]) -> u32 {
         let mut sum = u64::from(u32::MAX);
@@ -173,7 +175,7 @@ mod by_instruction {
         !u32::from_le_bytes([a, b, c, d])
     }
 
-    /// The sum that goes on from `sum` over three parts of so many words each, at least one.
+    /// Continues `sum` over three parts of `part_words` words each, at least one.
     #[inline]
     #[target_feature(enable = "sse4.2,pclmulqdq")]
     fn in_parts<P: CopyTarget>(
@@ -189,7 +191,7 @@ mod by_instruction {
         let (third, third_places) = (&third[..part_words], &third_places[..part_words]);
         let (mut a, mut b, mut c) = (sum, 0, 0);
         let last = part_words - 1;
-        // By number: an iterator for each of the six would look at the length of each.
+        // By index: iterators for all six slices would check each length.
         for at in 0..last {
             a = summed(a, &first[at], &first_places[at]);
             b = summed(b, &second[at], &second_places[at]);
@@ -203,7 +205,7 @@ mod by_instruction {
         _mm_crc32_u64(c, u64::from_le_bytes(third[last]) ^ moved)
     }
 
-    /// The sum with one word more, which goes where it belongs.
+    /// Returns the sum continued by one word, and stores the word in its place.
     #[inline]
     #[target_feature(enable = "sse4.2")]
     fn summed<P: CopyTarget>(sum: u64, word: &[u8; 8], place: &P) -> u64 {
@@ -211,7 +213,8 @@ mod by_instruction {
         _mm_crc32_u64(sum, u64::from_le_bytes(*word))
     }
 
-    /// A sum as it is so many words behind, to be added to the last of them.
+    /// Returns the sum moved past `words` words. The result is to be XORed into the last of those
+    /// words.
     #[inline]
     #[target_feature(enable = "sse4.2,pclmulqdq")]
     fn moved(sum: u64, words: usize) -> __m128i {
@@ -219,9 +222,9 @@ mod by_instruction {
         _mm_clmulepi64_si128(_mm_cvtsi64_si128(sum.cast_signed()), factor, 0)
     }
 
-    /// Of `n` words: x to the power of `64 n - 33` modulo the polynomial, lowest bit first. 64 for each word, 32
-    /// less for what summing the last word adds, and one less for the bit by which the product of two numbers
-    /// that have their lowest bit first is off.
+    /// For `n` words: x to the power of `64 n - 33` modulo the polynomial, lowest bit first. 64 for
+    /// each word, minus 32 for what summing the last word adds, minus one because the product of
+    /// two bit-reversed numbers is off by one bit.
     const fn moves() -> [u32; 2 * PART_WORDS_MAX + 1] {
         const REFLECTED: u32 = 0x1edc_6f41_u32.reverse_bits();
         let mut moves = [0; 2 * PART_WORDS_MAX + 1];
@@ -238,7 +241,7 @@ mod by_instruction {
     }
 }
 
-/// Table `n` gives the effect of a byte that is followed by `n` zero bytes.
+/// Table `n` has the effect of a byte that is followed by `n` zero bytes.
 const fn crc16_tables() -> [[u16; 256]; 8] {
     let mut tables = [[0; 256]; 8];
     let mut index: u16 = 0;
@@ -257,7 +260,7 @@ const fn crc16_tables() -> [[u16; 256]; 8] {
     tables
 }
 
-/// Table `n` gives the effect of a byte that is followed by `n` zero bytes.
+/// Table `n` has the effect of a byte that is followed by `n` zero bytes.
 const fn crc64_tables() -> [[u64; 256]; 8] {
     const REFLECTED: u64 = 0xad93_d235_94c9_35a9_u64.reverse_bits();
     let mut tables = [[0; 256]; 8];
@@ -298,7 +301,7 @@ mod tests {
         for len in 0..text.len() {
             assert_eq!(crc16(&text[..len]), by_bit(&text[..len]), "{len}");
         }
-        // CLUSTER KEYSLOT foo, bar and hello of a reference server.
+        // CLUSTER KEYSLOT foo, bar and hello on a reference server.
         assert_eq!(crc16(b"foo") % 16384, 12182);
         assert_eq!(crc16(b"bar") % 16384, 5061);
         assert_eq!(crc16(b"hello") % 16384, 866);
@@ -308,13 +311,13 @@ mod tests {
     fn crc64_golden() {
         assert_eq!(crc64(0, b""), 0);
         assert_eq!(crc64(0, b"123456789"), 0xe9c6_d914_c4b8_d9ca);
-        // The payload of DUMP of the string "a", as a reference server gives it.
+        // The DUMP payload of the string "a" from a reference server.
         assert_eq!(crc64(0, b"\x00\x01a\x0a\x00"), 0xb47d_368f_9bef_febf);
     }
 
     #[test]
     fn crc32c_golden() {
-        // RFC 3720, appendix B.4; without the instruction nobody counts.
+        // RFC 3720, appendix B.4. Without the instruction there is no checksum.
         assert!(matches!(
             crc32c_of_words(&[[0; 8]; 3], [0; 8]),
             None | Some(0x8a91_36aa)

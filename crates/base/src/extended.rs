@@ -1,16 +1,16 @@
 //! 80-bit numbers, the `long double` of C on x86-64, in software.
 //!
-//! INCRBYFLOAT and HINCRBYFLOAT add in this format and print 17 digits after the point; the sums
-//! are client-visible to the last digit, so they are computed bit for bit as the hardware and the
-//! C library compute them, whatever machine this runs on. A number has 64 significant bits and an
-//! exponent of 15; every operation rounds once, half to even.
+//! INCRBYFLOAT and HINCRBYFLOAT add in this format and print 17 digits after the point. Clients see
+//! the sums to the last digit, so they are computed bit for bit as the hardware and the C library
+//! compute them, on every machine. A number has 64 significant bits and an exponent of 15; every
+//! operation rounds once, half to even.
 
 use crate::natural::Natural;
 use crate::numeral::{self, Decimal, Magnitude};
 use crate::significand::Significand;
 use std::fmt;
 
-/// A text for [`Extended::parse`] is at most this long, as on the reference server.
+/// Maximum length of a text for [`Extended::parse`], as on the reference server.
 pub const TEXT_BYTES_MAX: usize = 5119;
 
 /// An 80-bit floating-point number.
@@ -36,15 +36,15 @@ const EXPONENT_MAX: i32 = 16383 - 63;
 /// The exponent of the last bit of the smallest numbers.
 const EXPONENT_MIN: i32 = -16382 - 63;
 
-/// How many digits after the point are printed, at most.
+/// Maximum number of digits printed after the point.
 const FRACTION_DIGITS: u32 = 17;
 
 impl Extended {
-    /// The number nearest to what `text` spells in decimal or hexadecimal, or an infinity.
+    /// Returns the number nearest to what `text` spells in decimal or hexadecimal, or an infinity.
     ///
-    /// `None` when the text is longer than [`TEXT_BYTES_MAX`], is no number or `nan`, or spells
-    /// one that is too large, or one that is not zero but would become it. Texts of up to 19
-    /// digits and small exponents are quick; the longest take some hundred microseconds.
+    /// `None` if the text is longer than [`TEXT_BYTES_MAX`], is not a number or is `nan`, or if the
+    /// number is too large, or is not zero but would round to zero. Texts of up to 19 digits with
+    /// small exponents are fast; the longest take some hundred microseconds.
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<Self> {
         if text.len() > TEXT_BYTES_MAX {
@@ -63,13 +63,13 @@ impl Extended {
         })
     }
 
-    /// Whether this is not a number, as the sum of opposite infinities is not.
+    /// Whether this is NaN, such as the sum of opposite infinities.
     #[must_use]
     pub fn is_nan(&self) -> bool {
         self.class == Class::NotANumber
     }
 
-    /// Whether it is between -1 and 1, neither included.
+    /// Whether the number is strictly between -1 and 1.
     #[must_use]
     pub fn is_below_one(&self) -> bool {
         match self.class {
@@ -87,7 +87,7 @@ impl Extended {
 }
 
 impl From<i64> for Extended {
-    /// The same number: 64 bits are enough for it.
+    /// Converts exactly: 64 bits are enough for every value.
     fn from(value: i64) -> Self {
         let significand = Significand {
             bits: u128::from(value.unsigned_abs()),
@@ -126,7 +126,7 @@ impl std::ops::Add for Extended {
                     exponent: sum.exponent + i64::from(exponent),
                     inexact: sum.inexact,
                 });
-                // Opposite numbers sum up to a positive zero, whichever came first.
+                // The sum of opposite numbers is a positive zero, in either order.
                 let is_zero = sum.bits == 0 && subtract;
                 Self {
                     is_negative: large.is_negative && !is_zero,
@@ -142,8 +142,8 @@ impl std::ops::Add for Extended {
     }
 }
 
-/// Seventeen digits after the point, less the zeros at the end (and the point, when no digit
-/// stays); never an exponent; `inf`, `-inf`, `nan`.
+/// Prints seventeen digits after the point, without trailing zeros (and without the point if no
+/// digit remains); never an exponent; `inf`, `-inf`, `nan`.
 impl fmt::Display for Extended {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (mantissa, exponent) = match self.class {
@@ -176,7 +176,7 @@ impl fmt::Display for Extended {
 }
 
 impl Extended {
-    /// Orders numbers by their distance from zero; what is no number comes last.
+    /// Orders numbers by their distance from zero, with NaN last.
     fn magnitude_key(&self) -> (u8, i32, u64) {
         match self.class {
             Class::Finite { mantissa, exponent } => (0, exponent, mantissa),
@@ -186,10 +186,10 @@ impl Extended {
     }
 }
 
-/// Adds `small >> shift` to `large` or takes it away. The exponent of the sum is relative to that
+/// Adds `small >> shift` to `large`, or subtracts it. The exponent of the sum is relative to that
 /// of `large`.
 fn add_finite(large: u64, small: u64, shift: u32, subtract: bool) -> Significand {
-    /// So far both move up: one bit of 128 stays free for a carry.
+    /// Both are shifted up by so many bits: one bit of 128 stays free for a carry.
     const ROOM: u32 = 63;
     let large = u128::from(large) << ROOM;
     let small_wide = u128::from(small) << ROOM;
@@ -197,7 +197,7 @@ fn add_finite(large: u64, small: u64, shift: u32, subtract: bool) -> Significand
     let inexact = shifted.checked_shl(shift) != Some(small_wide);
     let bits = match subtract {
         false => large + shifted,
-        // What was cut off from the smaller one is missing from the difference, too.
+        // The difference also lacks what was cut off from the smaller number.
         true => large - shifted - u128::from(inexact),
     };
     Significand {
@@ -207,10 +207,10 @@ fn add_finite(large: u64, small: u64, shift: u32, subtract: bool) -> Significand
     }
 }
 
-/// `mantissa / 2^shift` in units of 10^-17, half to even, as whole part and fraction.
+/// Returns `mantissa / 2^shift` in units of 10^-17, half to even, as whole part and fraction.
 fn fixed_point(mantissa: u64, shift: u32) -> (u128, u128) {
     const UNITS: u128 = 10_u128.pow(FRACTION_DIGITS);
-    // 64 bits times 57 bits; so a shift by more than 121 leaves less than a half.
+    // 64 bits times 57 bits; so a shift by more than 121 leaves less than one half.
     let scaled = u128::from(mantissa) * UNITS;
     let units = match shift {
         0 => scaled,
@@ -228,10 +228,10 @@ fn fixed_point(mantissa: u64, shift: u32) -> (u128, u128) {
     (units / UNITS, units % UNITS)
 }
 
-/// The number nearest to a binary one, maybe infinite or zero.
+/// Returns the number nearest to a binary number, possibly infinite or zero.
 fn nearest(significand: Significand) -> Class {
     let (kept, exponent) = significand.round(64, i64::from(EXPONENT_MIN));
-    // Rounding up may have made 65 bits, the last of which is 0.
+    // Rounding up may have produced 65 bits, the last of which is 0.
     let (mantissa, exponent) = match u64::try_from(kept) {
         Ok(mantissa) => (mantissa, exponent),
         Err(_carry) => (1 << 63, exponent.saturating_add(1)),
@@ -242,7 +242,7 @@ fn nearest(significand: Significand) -> Class {
     }
 }
 
-/// As [`nearest`], but `None` when the number fell out of the range at either end.
+/// Like [`nearest`], but returns `None` if the number overflowed or underflowed.
 fn nearest_of_text(significand: Significand) -> Option<Class> {
     match nearest(significand) {
         Class::Finite { mantissa: 0, .. } if significand.bits != 0 => None,
@@ -251,8 +251,8 @@ fn nearest_of_text(significand: Significand) -> Option<Class> {
     }
 }
 
-/// The binary number that decimal digits spell, exactly or to more bits than are kept. `None` when
-/// it is out of every range, so that the work is bounded.
+/// Returns the binary number that decimal digits spell, exactly or with more bits than are kept.
+/// `None` if it is outside every range, so that the work is bounded.
 fn from_decimal(decimal: &Decimal<'_>) -> Option<Significand> {
     let leading_zeros = decimal.digits().take_while(|&digit| digit == 0).count();
     let digits_count = decimal.whole.len() + decimal.fraction.len() - leading_zeros;
@@ -264,7 +264,7 @@ fn from_decimal(decimal: &Decimal<'_>) -> Option<Significand> {
         });
     }
     let exponent = decimal.exponent - i64::try_from(decimal.fraction.len()).ok()?;
-    // The number is below 10^magnitude, and not below a tenth of that.
+    // The number is below 10^magnitude and at least a tenth of that.
     let magnitude = exponent + i64::try_from(digits_count).ok()?;
     if !(-4960..=4940).contains(&magnitude) {
         return None;
@@ -278,7 +278,7 @@ fn from_decimal(decimal: &Decimal<'_>) -> Option<Significand> {
     Some(scale_large(Natural::from_digits(digits), exponent))
 }
 
-/// `digits * 10^exponent` for digits other than 0 and an exponent from -18 to 18.
+/// Returns `digits * 10^exponent` for non-zero digits and an exponent from -18 to 18.
 fn scale_small(digits: u64, exponent: i32) -> Significand {
     let power = 10_u128.pow(exponent.unsigned_abs());
     if exponent >= 0 {
@@ -288,7 +288,7 @@ fn scale_small(digits: u64, exponent: i32) -> Significand {
             inexact: false,
         };
     }
-    // The dividend fills 128 bits and the divisor at most 60, so the quotient has 68 or more.
+    // The dividend fills 128 bits and the divisor at most 60, so the quotient has at least 68.
     let zeros = u128::from(digits).leading_zeros();
     let dividend = u128::from(digits) << zeros;
     Significand {
@@ -298,7 +298,7 @@ fn scale_small(digits: u64, exponent: i32) -> Significand {
     }
 }
 
-/// `digits * 10^exponent` for digits other than 0.
+/// Returns `digits * 10^exponent` for non-zero digits.
 fn scale_large(mut digits: Natural, exponent: i32) -> Significand {
     let scaled = if exponent >= 0 {
         digits.multiply_by_power_of_five(exponent.unsigned_abs());

@@ -1,20 +1,20 @@
 //! Doubles and their text, as arguments and replies spell them.
 //!
-//! Reading takes what C's `strtod` takes, if that is all of the text and no space comes before it.
-//! Printing gives the fewest digits that read back as the same double.
+//! Parsing accepts what C's `strtod` accepts, if that is the whole text and no space precedes it.
+//! Printing gives the fewest digits that parse back to the same double.
 
 use crate::number::IntegerText;
 use crate::numeral::{self, Magnitude};
 use crate::significand::Significand;
 use std::fmt::{self, Write};
 
-/// No text of a double is longer: sign, 17 digits, point and `e-308` are 24 bytes.
+/// Upper bound of a double's text: sign, 17 digits, point and `e-308` are 24 bytes.
 pub const TEXT_BYTES_MAX: usize = 32;
 
-/// The double nearest to the number that `text` spells; NaN when it spells that.
+/// Returns the double nearest to the number that `text` spells; NaN if it spells NaN.
 ///
-/// `None` when the text is no number, or spells one that is too large for a double, or one that
-/// is not zero but would become it. Linear in the length of the text.
+/// `None` if the text is not a number, or if the number is too large for a double, or is not zero
+/// but would round to zero. Linear in the length of the text.
 ///
 /// ```
 /// assert_eq!(base::float::parse(b"-1.5e3"), Some(-1500.0));
@@ -25,7 +25,7 @@ pub fn parse(text: &[u8]) -> Option<f64> {
     let numeral = numeral::parse(text)?;
     let magnitude = match numeral.magnitude {
         Magnitude::Decimal(decimal) => {
-            // What was accepted is ASCII, and a subset of what std reads.
+            // What was accepted is ASCII, and a subset of what std parses.
             let value: f64 = std::str::from_utf8(decimal.text).ok()?.parse().ok()?;
             (value.is_finite() && (value != 0.0 || decimal.is_zero())).then_some(value)?
         }
@@ -48,7 +48,7 @@ pub struct FloatText {
 }
 
 impl FloatText {
-    /// The fewest digits that read back as `value`, as replies print doubles.
+    /// Prints the fewest digits that parse back to `value`, as replies print doubles.
     ///
     /// Whole numbers up to 2^62 have no exponent; `inf`, `-inf` and `nan` are words.
     ///
@@ -69,7 +69,7 @@ impl FloatText {
         text
     }
 
-    /// The same, but whole numbers have an exponent where that is shorter, too.
+    /// Like `shortest`, but whole numbers also have an exponent if that is shorter.
     ///
     /// ```
     /// assert_eq!(base::float::FloatText::digits(1e10).as_bytes(), b"1e+10");
@@ -85,7 +85,7 @@ impl FloatText {
         text
     }
 
-    /// Seventeen significant digits, as C's `%.17g` prints them; the words are as in
+    /// Prints seventeen significant digits, as C's `%.17g` does; the words are those of
     /// [`shortest`](Self::shortest).
     ///
     /// ```
@@ -101,7 +101,7 @@ impl FloatText {
         text
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.buffer[..self.length]
@@ -126,8 +126,8 @@ impl FloatText {
         }
     }
 
-    /// Prints a finite number with an exponent where that is shorter, in the layout of the
-    /// double printer that servers of version 7.2 use.
+    /// Prints a finite number, with an exponent if that is shorter, in the layout of the double
+    /// printer of servers of version 7.2.
     fn push_shortest(&mut self, value: f64) {
         let digits = Digits::of(format_args!("{:e}", value.abs()));
         let (count, scale) = (digits.count(), digits.scale());
@@ -163,7 +163,7 @@ impl FloatText {
         }
     }
 
-    /// The digits with a point among or before them.
+    /// Appends the digits with a point among or before them.
     fn push_with_point(&mut self, digits: &Digits) {
         match usize::try_from(digits.exponent) {
             Ok(exponent) => {
@@ -180,7 +180,8 @@ impl FloatText {
         }
     }
 
-    /// The digits with a point after the first, and an exponent of so many digits or more.
+    /// Appends the digits with a point after the first, and an exponent of at least
+    /// `exponent_digits_min` digits.
     fn push_with_exponent(&mut self, digits: &Digits, exponent_digits_min: usize) {
         let (first, fraction) = digits.as_bytes().split_at(1);
         self.push(first);
@@ -223,16 +224,16 @@ fn word_of(value: f64) -> Option<&'static [u8]> {
     })
 }
 
-/// `value` if it is whole and small enough to be printed as an integer.
+/// Returns `value` as an integer if it is whole and small enough to be printed as one.
 #[expect(clippy::cast_possible_truncation, reason = "in range and whole")]
 fn whole_number(value: f64) -> Option<i64> {
-    /// 2^62, half the range of the type, as the reference server has it.
+    /// 2^62, half the range of the type, as on the reference server.
     const LIMIT: f64 = (1_u64 << 62) as f64;
     (value.abs() <= LIMIT && value.trunc() == value).then_some(value as i64)
 }
 
-/// The double nearest to a binary number; `None` when that is infinite, or zero for a number that
-/// is not.
+/// Returns the double nearest to a binary number, or `None` if that is infinite, or is zero for a
+/// non-zero number.
 fn nearest(significand: Significand) -> Option<f64> {
     /// The exponent of the last bit of the smallest doubles.
     const EXPONENT_MIN: i64 = -1074;
@@ -242,9 +243,9 @@ fn nearest(significand: Significand) -> Option<f64> {
     if kept == 0 {
         return (significand.bits == 0).then_some(0.0);
     }
-    // The exponent field is one above that of the numbers without the implicit bit, which is
-    // taken off the digits; where it is missing the two cancel out, and where rounding made one
-    // bit more the addition carries it into the exponent.
+    // The exponent field is one above that of numbers without the implicit bit, which is subtracted
+    // from the digits. Without the implicit bit the two cancel out. If rounding produced one more
+    // bit, the addition carries it into the exponent.
     let field = u64::try_from(exponent - EXPONENT_MIN + 1).ok()?;
     if field > 2046 {
         return None;
@@ -253,14 +254,14 @@ fn nearest(significand: Significand) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 
-/// Decimal digits, the first of which stands for units times ten to the power of `exponent`.
+/// Decimal digits, the first of which stands for the units, times ten to the power of `exponent`.
 struct Digits {
     text: FloatText,
     exponent: i32,
 }
 
 impl Digits {
-    /// Takes apart what std prints with an exponent: `1.234e-5`.
+    /// Parses what std prints with an exponent: `1.234e-5`.
     fn of(printed: fmt::Arguments<'_>) -> Self {
         let mut source = FloatText::empty();
         // 17 digits, a point and an exponent of three digits: it fits.
@@ -295,12 +296,12 @@ impl Digits {
         i32::try_from(self.text.length).unwrap_or(i32::MAX)
     }
 
-    /// The power of ten that the last digit stands for.
+    /// Returns the power of ten that the last digit stands for.
     fn scale(&self) -> i32 {
         self.exponent - self.count() + 1
     }
 
-    /// Drops zeros at the end, but for the first digit.
+    /// Drops trailing zeros, except for the first digit.
     fn trim(&mut self) {
         while self.text.length > 1 && self.as_bytes().ends_with(b"0") {
             self.text.length -= 1;

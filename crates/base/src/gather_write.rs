@@ -1,21 +1,23 @@
-//! Writing to a file from memory that several threads write to: no copy in between.
+//! Writes to a file from memory that several threads write to, without a copy.
 //!
-//! The words are atomics, of which a slice of bytes cannot be had: it would promise that nobody changes them. The
-//! system makes no such promise and needs none. It reads what is there, as another process would.
+//! The words are atomics, so a slice of bytes cannot refer to them: it would promise that no thread
+//! changes them. The system makes no such promise and needs none. It reads what is there, as
+//! another process would.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd as _;
 use std::sync::atomic::AtomicU64;
 
-/// Rows that one call takes beside the head.
+/// Maximum number of rows that one call takes besides the head.
 pub const ROWS_MAX: usize = 15;
 
-/// Writes `head` and then the rows, as their bytes lie in memory, to a file from `offset` on. Words that others
-/// change meanwhile are written as they were or as they become.
+/// Writes `head` and then the rows, as their bytes lie in memory, to a file from `offset` on. Words
+/// that other threads change meanwhile are written with their old or their new value.
 ///
 /// # Errors
-/// Those of the system; any part may have been written then. More than [`ROWS_MAX`] rows are refused.
+/// Those of the system; any part may have been written then. More than [`ROWS_MAX`] rows are
+/// refused.
 pub fn write_words_at(
     file: &File,
     head: &[u8],
@@ -45,7 +47,7 @@ pub fn write_words_at(
     }
 }
 
-/// Takes what was written off the front of the pieces.
+/// Removes the written bytes from the front of the pieces.
 fn pass(pieces: &mut [(*const u8, usize)], mut written: usize) {
     for (start, bytes) in pieces {
         let here = written.min(*bytes);
@@ -55,7 +57,8 @@ fn pass(pieces: &mut [(*const u8, usize)], mut written: usize) {
     }
 }
 
-/// One call; how many bytes it took, which is at least one. The pieces lie in memory that is borrowed.
+/// Makes one call. Returns the number of bytes written, at least one. The pieces lie in borrowed
+/// memory.
 fn write_some(file: &File, pieces: &[(*const u8, usize)], offset: u64) -> io::Result<usize> {
     let none = libc::iovec {
         iov_base: std::ptr::null_mut(),
@@ -69,8 +72,8 @@ fn write_some(file: &File, pieces: &[(*const u8, usize)], offset: u64) -> io::Re
     let count = libc::c_int::try_from(pieces.len()).map_err(io::Error::other)?;
     let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
     loop {
-        // SAFETY: each vector is a part of a slice that the caller of `write_words_at` lends until that
-        // returns, and there are as many as `count` says; the system only reads them.
+        // SAFETY: each vector is a part of a slice that the caller of `write_words_at` lends until
+        // that returns, and there are `count` of them; the system only reads them.
         let written = unsafe { libc::pwritev(file.as_raw_fd(), vectors.as_ptr(), count, offset) };
         match usize::try_from(written) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),

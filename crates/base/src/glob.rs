@@ -1,27 +1,27 @@
 //! Patterns of KEYS, SCAN, PSUBSCRIBE and the like.
 //!
-//! `*` stands for any bytes, `?` for one, `[abc]`, `[a-z]` and `[^a-z]` for one of a set, `\`
-//! takes the next byte as it is. Bytes, not characters, are compared.
+//! `*` matches any bytes, `?` one byte, `[abc]`, `[a-z]` and `[^a-z]` one byte of a set, `\` takes
+//! the next byte literally. Bytes are compared, not characters.
 //!
-//! Everything but `*` takes exactly one byte, so the match is greedy: when a byte does not fit,
-//! only the latest `*` may take one more (taking more for an earlier one could only move what
-//! follows it to the right, where the latest `*` has looked already). No recursion, and at most
+//! Every element but `*` takes exactly one byte, so the match is greedy: if a byte does not fit,
+//! only the latest `*` may take one more. (If an earlier one took more, what follows it would only
+//! move to the right, where the latest `*` has looked already.) There is no recursion, and at most
 //! pattern length times text length steps; [`matches_within`] stops earlier.
 //!
-//! Oddities that clients can see, and which are kept: a set that is not closed ends with the
-//! pattern; ends of a range may come in either order and compare as signed bytes; an escaped byte
-//! in a set ignores no case; an empty text is matched by the empty pattern alone, not by `*`.
+//! Oddities that clients can see are kept: a set that is not closed ends with the pattern; the ends
+//! of a range may come in either order and compare as signed bytes; an escaped byte in a set is
+//! always case-sensitive; only the empty pattern matches an empty text, `*` does not.
 
 /// Whether upper and lower case of ASCII letters differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
-    /// They do.
+    /// They differ.
     Sensitive,
-    /// They do not.
+    /// They do not differ.
     Insensitive,
 }
 
-/// The steps allowed were used up before the answer was known.
+/// The allowed steps were used up before the answer was known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfSteps;
 
@@ -33,7 +33,7 @@ impl std::fmt::Display for OutOfSteps {
 
 impl std::error::Error for OutOfSteps {}
 
-/// Whether all of `text` fits `pattern`.
+/// Whether `pattern` matches all of `text`.
 ///
 /// Linear in practice; at worst the product of both lengths, for patterns such as `*aaaaab`.
 #[must_use]
@@ -42,13 +42,13 @@ pub fn matches(pattern: &[u8], text: &[u8], case: Case) -> bool {
     matches_within(pattern, text, case, &mut unlimited).unwrap_or(false)
 }
 
-/// As [`matches()`], taking its steps from `steps_left`.
+/// Like [`matches()`], but takes its steps from `steps_left`.
 ///
-/// A step is one element of the pattern tried on one byte; sets count their length. A caller who
+/// A step is one element of the pattern tried on one byte; sets count their length. A caller that
 /// matches many keys shares one budget over all of them.
 ///
 /// # Errors
-/// [`OutOfSteps`] when the budget ran out.
+/// [`OutOfSteps`] if the budget ran out.
 pub fn matches_within(
     pattern: &[u8],
     text: &[u8],
@@ -59,7 +59,7 @@ pub fn matches_within(
         return Ok(pattern.is_empty());
     }
     let (mut pattern, mut text) = (pattern, text);
-    // What follows the latest `*`, and the text from where that was last tried.
+    // The pattern behind the latest `*`, and the text from where that was last tried.
     let mut latest_star: Option<(&[u8], &[u8])> = None;
     loop {
         if let [b'*', rest @ ..] = pattern {
@@ -101,8 +101,8 @@ fn skip_stars(pattern: &[u8]) -> &[u8] {
     &pattern[start.unwrap_or(pattern.len())..]
 }
 
-/// Takes one element other than `*` from the pattern: whether `byte` fits it. `None` at the end
-/// of the pattern.
+/// Takes one element other than `*` from the pattern. Returns whether `byte` fits it, or `None` at
+/// the end of the pattern.
 fn take_element(pattern: &mut &[u8], byte: u8, case: Case) -> Option<bool> {
     let (element, rest) = pattern.split_first()?;
     *pattern = rest;
@@ -117,7 +117,7 @@ fn take_element(pattern: &mut &[u8], byte: u8, case: Case) -> Option<bool> {
     })
 }
 
-/// Takes a set, whose `[` was taken already: whether `byte` is in it.
+/// Takes a set, whose `[` was already taken. Returns whether `byte` is in it.
 fn take_set(pattern: &mut &[u8], byte: u8, case: Case) -> bool {
     let mut rest = *pattern;
     let negated = rest.first() == Some(&b'^');
@@ -161,7 +161,7 @@ fn in_range(start: u8, end: u8, byte: u8, case: Case) -> bool {
     } else {
         (start, end)
     };
-    // The ends are put in order before their case is dropped: `[Z-a]` is empty when it is.
+    // The ends are ordered before their case is folded: `[Z-a]` is empty if case is ignored.
     let folded = |byte: u8| match case {
         Case::Sensitive => signed(byte),
         Case::Insensitive => signed(byte.to_ascii_lowercase()),

@@ -1,24 +1,24 @@
-//! Hash of keys under secrets of the process.
+//! Hash of keys with secret parameters of the process.
 //!
 //! rapidhash v3 with all of its secrets, not just its seed, drawn from the operating system: with
-//! the published constants keys that collide under every seed are known, and a client could put
-//! them all in one bucket. So hashes differ from run to run and must never be written to a disk
+//! the published constants, keys are known that collide under every seed, and a client could put
+//! all of them into one bucket. So hashes differ from run to run and must never be written to disk
 //! or sent to another server.
 
 use crate::random::{self, Prng};
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_inline};
 
-/// Hashes keys with secrets drawn when it is made. Clones hash alike.
+/// Hashes keys with secrets drawn when it is created. Clones hash alike.
 #[derive(Clone)]
 pub struct KeyHasher {
     secrets: RapidSecrets,
 }
 
 impl KeyHasher {
-    /// Secrets from the operating system.
+    /// Draws the secrets from the operating system.
     ///
     /// # Panics
-    /// When the operating system gives no randomness: nothing may be started then.
+    /// If the operating system provides no randomness: no server may start then.
     #[must_use]
     pub fn from_os() -> Self {
         Self::with_words(|| {
@@ -28,14 +28,14 @@ impl KeyHasher {
         })
     }
 
-    /// The same secrets for the same `seed`, for tests and simulations only.
+    /// Derives the secrets from `seed`, for tests and simulations only.
     #[must_use]
     pub fn seeded(seed: u64) -> Self {
         let mut prng = Prng::seeded(seed);
         Self::with_words(|| prng.next_u64())
     }
 
-    /// Hash of `bytes`; all 64 bits are usable.
+    /// Returns the hash of `bytes`; all 64 bits are usable.
     #[inline]
     #[must_use]
     pub fn hash(&self, bytes: &[u8]) -> u64 {
@@ -43,7 +43,7 @@ impl KeyHasher {
     }
 
     fn with_words(mut draw: impl FnMut() -> u64) -> Self {
-        // A secret is multiplied with key bytes: one of nearly only zeros or ones mixes badly.
+        // A secret is multiplied with key bytes: almost only zeros or ones would mix badly.
         let mut word = || {
             loop {
                 let word = draw();

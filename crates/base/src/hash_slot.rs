@@ -1,14 +1,14 @@
-//! Which of the 16,384 hash slots of a cluster a key belongs to.
+//! The mapping from keys to the 16,384 hash slots of a cluster.
 
 use crate::crc::crc16;
 
-/// How many there are.
+/// Number of hash slots.
 pub const HASH_SLOTS: usize = 16_384;
-/// The last one, and the bits of a checksum that count.
+/// The last hash slot, and the mask of a checksum's bits that count.
 pub const LAST: u16 = 16_383;
 
-/// The hash slot of a key: of what stands between its first `{` and the next `}`, if anything does, otherwise of all of
-/// it.
+/// Returns the hash slot of a key: that of the bytes between its first `{` and the next `}`, if
+/// there are any, otherwise that of the whole key.
 #[inline]
 #[must_use]
 pub fn of(key: &[u8]) -> u16 {
@@ -36,7 +36,7 @@ mod tests {
         for whole in [&b"{}foo"[..], b"foo{}{foo}", b"{foo", b"foo}"] {
             assert_eq!(of(whole), crate::crc::crc16(whole) % 16_384);
         }
-        // Only the brackets are taken away that belong together first.
+        // Only the first matching pair of brackets is removed.
         assert_eq!(of(b"{{foo}}"), of(b"{foo"));
     }
 }

@@ -1,6 +1,6 @@
-//! Hexadecimal digits, small ones.
+//! Lower-case hexadecimal digits.
 
-/// The two digits of a byte.
+/// Returns the two digits of a byte.
 #[inline]
 #[must_use]
 pub fn digits(byte: u8) -> [u8; 2] {
@@ -8,14 +8,15 @@ pub fn digits(byte: u8) -> [u8; 2] {
     [byte >> 4, byte & 15].map(|nibble| DIGITS[usize::from(nibble)])
 }
 
-/// The digits of `bytes`, two for each. O(n).
+/// Returns the digits of `bytes`, two for each. O(n).
 #[must_use]
 pub fn text(bytes: &[u8]) -> String {
     let pairs = bytes.iter().flat_map(|byte| digits(*byte));
     pairs.map(char::from).collect()
 }
 
-/// The bytes that digits stand for, two for each; none where they are not just so many, small or large. O(n).
+/// Returns the bytes that digits of either case stand for, two for each, or `None` if their number
+/// differs. O(n).
 #[must_use]
 pub fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digit = |digit: u8| u8::try_from(char::from(digit).to_digit(16)?).ok();

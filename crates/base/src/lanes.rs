@@ -1,6 +1,6 @@
-//! Comparing several small numbers at once.
+//! Comparison of several small numbers at once.
 
-/// One bit, from the lowest on, for every one of sixteen numbers that equals `wanted`.
+/// Returns one bit, from the lowest on, for each of sixteen numbers: set if it equals `wanted`.
 #[inline(always)]
 #[must_use]
 pub fn equal(numbers: &[u16; 16], wanted: u16) -> u32 {

@@ -1,8 +1,8 @@
 //! Numbers and text, clock, randomness, hashing: what every room needs and none owns.
 //!
-//! Nothing here knows of keys, commands or sockets. Where a rule of text is part of the client
-//! interface (integers, doubles, patterns, quoting, sizes), the module says which rule it
-//! reproduces and its tests compare with a reference server when one is installed.
+//! Nothing here knows keys, commands or sockets. If a rule of text is part of the client interface
+//! (integers, doubles, patterns, quoting, sizes), the module says which rule it reproduces, and its
+//! tests compare with a reference server if one is installed.
 
 pub mod background;
 pub mod cache;

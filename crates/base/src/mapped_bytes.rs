@@ -1,10 +1,11 @@
-//! Long bytes on pages of their own, away from the heap.
+//! Long byte strings on pages of their own, outside of the heap.
 //!
-//! A heap gives memory back when what lies at its end is free: then all of it that became free since, in one go. Who
-//! frees the last of a thousand long pieces pays for the thousand, tens of milliseconds for some hundred megabytes, and
-//! holds the heap's lock meanwhile. What has pages of its own costs what it is long, and nobody else waits.
+//! A heap returns memory to the system when the memory at its end becomes free: then all that
+//! became free since, at once. The thread that frees the last of a thousand long pieces pays for
+//! the thousand, tens of milliseconds for some hundred megabytes, and holds the heap's lock
+//! meanwhile. A piece on its own pages costs time for its own length, and no other thread waits.
 //!
-//! Worth while from some dozens of pages on: a system call each to have and to give back.
+//! Worthwhile from a few dozen pages on: allocation and release cost a system call each.
 
 use std::io;
 use std::ops::Deref;
@@ -13,15 +14,15 @@ use std::sync::Arc;
 use crate::page_buffer::PageBuffer;
 use crate::shared_bytes::SharedBytes;
 
-/// Bytes on pages of their own, which the system has back when this is dropped.
+/// Bytes on pages of their own, which are returned to the system when this is dropped.
 #[derive(Debug)]
 pub struct MappedBytes {
-    /// None when there are no bytes.
+    /// `None` if there are no bytes.
     pages: Option<PageBuffer>,
 }
 
 impl MappedBytes {
-    /// A copy of `bytes`.
+    /// Copies `bytes`.
     ///
     /// # Errors
     /// The system has no memory or no more mappings for it.

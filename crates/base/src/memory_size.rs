@@ -1,10 +1,10 @@
 //! Amounts of memory as people write and read them: `100mb` in, `1.50M` out.
 
-/// The bytes that `text` names, as in `maxmemory 100mb`.
+/// Returns the bytes that `text` names, as in `maxmemory 100mb`.
 ///
 /// A number and one of the units (any case) `b`, `k` = 1000, `kb` = 1024, `m`, `mb`, `g`, `gb`; no
-/// unit means bytes and no digits mean zero. `None` when the unit is another, a sign, a space or a
-/// point is there, or the amount is more than 64 bits hold.
+/// unit means bytes, and no digits mean zero. `None` if the unit is unknown, if there is a sign, a
+/// space or a point, or if the amount exceeds 64 bits.
 #[must_use]
 pub fn parse(text: &[u8]) -> Option<u64> {
     let digits_end = text
@@ -20,7 +20,8 @@ pub fn parse(text: &[u8]) -> Option<u64> {
         .checked_mul(unit_bytes(unit)?)
 }
 
-/// `bytes` in the largest binary unit that leaves one or more, as INFO's `..._human` fields.
+/// Prints `bytes` in the largest binary unit that leaves one or more, as INFO's `..._human` fields
+/// do.
 ///
 /// ```
 /// assert_eq!(base::memory_size::human(1_572_864), "1.50M");
@@ -31,7 +32,7 @@ pub fn parse(text: &[u8]) -> Option<u64> {
 pub fn human(bytes: u64) -> String {
     const UNITS: [char; 5] = ['K', 'M', 'G', 'T', 'P'];
     let power = bytes.max(1).ilog2() / 10;
-    // Exabytes have no unit there and are shown in bytes.
+    // There is no unit for exabytes: they are shown in bytes.
     match UNITS.get((power as usize).wrapping_sub(1)) {
         Some(unit) => format!("{:.2}{unit}", bytes as f64 / (1_u64 << (10 * power)) as f64),
         None => format!("{bytes}B"),

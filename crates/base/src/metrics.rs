@@ -1,12 +1,12 @@
-//! What a metric is: a name, a kind, help, and series of values told apart by labels. Who counts makes them, who
-//! serves them writes them in a format.
+//! A metric has a name, a kind, help, and series of values distinguished by labels. The code that
+//! counts creates metrics; the code that serves them writes them in a format.
 
-/// How the series of a metric are to be read.
+/// How to read the series of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
-    /// Only up.
+    /// A value that only increases.
     Counter,
-    /// Up and down.
+    /// A value that goes up and down.
     Gauge,
     /// Percentiles with sum and count.
     Summary,
@@ -15,7 +15,7 @@ pub enum MetricKind {
 }
 
 impl MetricKind {
-    /// Its name in the text formats.
+    /// Returns the kind's name in the text formats.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -30,9 +30,9 @@ impl MetricKind {
 /// One value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// What follows the metric's name: `_sum`, `_count`, `_bucket`, or nothing.
+    /// Suffix of the metric's name: `_sum`, `_count`, `_bucket`, or nothing.
     pub suffix: &'static str,
-    /// Names and values that tell it from the others.
+    /// Names and values that distinguish the series.
     pub labels: Vec<(&'static str, String)>,
     /// The value.
     pub value: f64,
@@ -43,20 +43,20 @@ pub struct Series {
 pub struct Metric {
     /// Its name.
     pub name: &'static str,
-    /// Its name in OpenTelemetry; none for what is not sent there.
+    /// Its name in OpenTelemetry, or `None` if it is not sent there.
     pub otel: Option<String>,
     /// Its unit in OpenTelemetry's spelling.
     pub unit: &'static str,
-    /// How to read it.
+    /// Its kind.
     pub kind: MetricKind,
-    /// What it is, for people.
+    /// Its description, for people.
     pub help: &'static str,
     /// Its values.
     pub series: Vec<Series>,
 }
 
 impl Metric {
-    /// A metric without values.
+    /// Creates a metric without values.
     #[must_use]
     pub fn new(name: &'static str, kind: MetricKind, help: &'static str) -> Self {
         Self {
@@ -69,7 +69,7 @@ impl Metric {
         }
     }
 
-    /// With one value, and no labels.
+    /// Returns the metric with one value and no labels.
     #[must_use]
     pub fn with(mut self, value: f64) -> Self {
         self.add("", &[], value);

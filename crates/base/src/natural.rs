@@ -1,13 +1,13 @@
-//! Natural numbers of any size, for the rare texts whose value no machine word holds.
+//! Natural numbers of any size, for the rare texts whose value fits no machine word.
 //!
-//! Just what reading and printing an 80-bit number exactly takes: at most some 35,000 bits, and
+//! Only what is needed to read and print an 80-bit number exactly: at most some 35,000 bits, with
 //! simple quadratic algorithms.
 
 use crate::significand::Significand;
 use std::cmp::Ordering;
 use std::fmt::Write;
 
-/// A number as 64-bit limbs, least significant first, without zeros at the end.
+/// A number as 64-bit limbs, least significant first, without trailing zeros.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Natural {
     limbs: Vec<u64>,
@@ -20,7 +20,7 @@ impl Natural {
         natural
     }
 
-    /// The number that decimal digits (0 to 9, not their text) spell.
+    /// Returns the number that decimal digits (0 to 9, not their text) spell.
     pub(crate) fn from_digits(digits: impl Iterator<Item = u8>) -> Self {
         let mut natural = Self { limbs: Vec::new() };
         let (mut piece, mut scale) = (0, 1);
@@ -38,7 +38,7 @@ impl Natural {
 
     /// Multiplies by five to the power of `exponent`.
     pub(crate) fn multiply_by_power_of_five(&mut self, exponent: u32) {
-        /// The largest power of five in 64 bits.
+        /// The exponent of the largest power of five in 64 bits.
         const STEP: u32 = 27;
         for _ in 0..exponent / STEP {
             self.multiply_add(5_u64.pow(STEP), 0);
@@ -68,13 +68,13 @@ impl Natural {
         limbs_count.saturating_mul(64) - top_zeros
     }
 
-    /// The upper 128 bits (fewer when there are no more) and whether anything is left below.
+    /// Returns the upper 128 bits (fewer if there are no more) and whether any bits below are set.
     pub(crate) fn to_significand(&self) -> Significand {
         let mut limbs = self.limbs.iter().rev();
         let mut next = || u128::from(limbs.next().copied().unwrap_or(0));
         let (first, second, third) = (next(), next(), next());
         let inexact_below = limbs.any(|&limb| limb != 0);
-        // Three limbs are 192 bits; shifted so that the top one is used in full, 128 stay.
+        // Three limbs are 192 bits; shifted so that the top one is fully used, 128 remain.
         let zeros = self.limbs.last().map_or(0, |top| top.leading_zeros());
         let upper = first << 64 | second;
         let (bits, below) = match zeros {
@@ -91,7 +91,7 @@ impl Natural {
         }
     }
 
-    /// `self / divisor`, neither of them zero, to 68 or more bits.
+    /// Returns `self / divisor`, neither of them zero, to 68 or more bits.
     pub(crate) fn divide(mut self, mut divisor: Natural) -> Significand {
         const QUOTIENT_BITS: u32 = 70;
         let (length, divisor_length) = (self.bit_length(), divisor.bit_length());
@@ -100,8 +100,8 @@ impl Natural {
         } else {
             self.shift_left(divisor_length - length);
         }
-        // Both have the same length now, so the quotient is between a half and two, and long
-        // division gives its bits from the one before the point on.
+        // Both have the same length now, so the quotient is between one half and two. Long division
+        // gives its bits, starting with the one before the point.
         let mut bits: u128 = 0;
         for _ in 0..QUOTIENT_BITS {
             bits <<= 1;
@@ -119,7 +119,7 @@ impl Natural {
         }
     }
 
-    /// The decimal text.
+    /// Returns the decimal text.
     pub(crate) fn into_text(mut self) -> String {
         let mut pieces = Vec::with_capacity(self.limbs.len() + 1);
         while !self.limbs.is_empty() {
@@ -142,7 +142,7 @@ impl Natural {
         self.trim();
     }
 
-    /// Divides in place; gives the remainder.
+    /// Divides in place. Returns the remainder.
     fn divide_small(&mut self, divisor: u64) -> u64 {
         let mut remainder = 0;
         for limb in self.limbs.iter_mut().rev() {
@@ -160,7 +160,7 @@ impl Natural {
         by_length.then_with(|| self.limbs.iter().rev().cmp(other.limbs.iter().rev()))
     }
 
-    /// Takes `other`, which is not larger, away.
+    /// Subtracts `other`, which is not larger.
     fn subtract(&mut self, other: &Natural) {
         let mut borrow = false;
         let others = other.limbs.iter().copied().chain(std::iter::repeat(0));
@@ -180,13 +180,13 @@ impl Natural {
 /// The largest power of ten in 64 bits: 19 digits.
 const DECIMAL_PIECE: u64 = 10_u64.pow(19);
 
-/// The low and the high half.
+/// Returns the low and the high half.
 #[expect(clippy::cast_possible_truncation, reason = "the halves of the number")]
 fn halves(wide: u128) -> (u64, u64) {
     (wide as u64, (wide >> 64) as u64)
 }
 
-/// `limb - other - borrow`, and whether that borrows.
+/// Returns `limb - other - borrow`, and whether that borrows.
 fn subtract_limb(limb: u64, other: u64, borrow: bool) -> (u64, bool) {
     let (difference, first) = limb.overflowing_sub(other);
     let (difference, second) = difference.overflowing_sub(u64::from(borrow));
@@ -241,7 +241,7 @@ mod tests {
         fn quotients_as_in_128_bits(dividend in 1..u128::MAX, divisor in 1..u64::MAX, count in 0..100_u32) {
             let dividend = (dividend >> count).max(1);
             let quotient = natural(dividend).divide(Natural::new(divisor));
-            // Both cut off at the shorter of the two.
+            // Both are cut off at the shorter of the two.
             let expected = dividend / u128::from(divisor);
             match u32::try_from(quotient.exponent) {
                 Ok(shift) => prop_assert_eq!(quotient.bits, expected >> shift),

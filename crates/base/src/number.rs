@@ -1,23 +1,23 @@
 //! Whole numbers and their decimal text, on the path of every request and reply.
 //!
-//! Text has exactly one spelling per number: no sign but `-`, no leading zeros, no spaces and no
-//! `-0`. So a number that was parsed from a text prints as that same text, which lets the store
-//! keep an integer in place of the bytes it was given.
+//! Each number has exactly one text: no sign but `-`, no leading zeros, no spaces and no `-0`. So a
+//! number that was parsed from a text prints as the same text, which lets the store keep an integer
+//! instead of the given bytes.
 //!
-//! Parsing takes eight digits per step (one load, one range check and three multiplications for
-//! all of them), printing two.
+//! Parsing takes eight digits per step (one load, one range check and three multiplications for all
+//! of them), printing two.
 
 /// The longest text of a 64-bit number: `-9223372036854775808` or `18446744073709551615`.
 pub const TEXT_BYTES_MAX: usize = 20;
 
-/// The number that `text` spells, if it is the canonical text of an [`i64`].
+/// Returns the number that `text` spells, if it is the canonical text of an [`i64`].
 #[inline]
 #[must_use]
 pub fn parse_i64(text: &[u8]) -> Option<i64> {
     match text {
         [b'-', digits @ ..] => {
             let magnitude = parse_digits(digits)?;
-            // 0 has no minus sign, and i64::MIN is the one number without a positive twin.
+            // 0 has no minus sign, and i64::MIN is the only number without a positive counterpart.
             if magnitude == 0 || magnitude > i64::MIN.unsigned_abs() {
                 return None;
             }
@@ -27,7 +27,7 @@ pub fn parse_i64(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// The number that `text` spells, if it is the canonical text of a [`u64`].
+/// Returns the number that `text` spells, if it is the canonical text of a [`u64`].
 #[inline]
 #[must_use]
 pub fn parse_u64(text: &[u8]) -> Option<u64> {
@@ -46,20 +46,20 @@ pub struct IntegerText {
 }
 
 impl IntegerText {
-    /// The text of `value`.
+    /// Prints `value`.
     #[inline]
     #[must_use]
     pub fn new(value: i64) -> Self {
         let mut text = Self::new_u64(value.unsigned_abs());
         if value < 0 {
-            // 19 digits at most, so there is room for the sign.
+            // At most 19 digits, so the sign fits.
             text.start -= 1;
             text.buffer[text.start] = b'-';
         }
         text
     }
 
-    /// The text of `value`.
+    /// Prints `value`.
     #[inline]
     #[must_use]
     pub fn new_u64(value: u64) -> Self {
@@ -68,7 +68,7 @@ impl IntegerText {
         Self { buffer, start }
     }
 
-    /// The text, 1 to [`TEXT_BYTES_MAX`] bytes of ASCII.
+    /// Returns the text, 1 to [`TEXT_BYTES_MAX`] bytes of ASCII.
     #[inline]
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
@@ -76,17 +76,17 @@ impl IntegerText {
     }
 }
 
-/// How many bytes the text of `value` has, its sign included.
+/// Returns the length of the text of `value`, including its sign.
 #[inline]
 #[must_use]
 pub fn decimal_len(value: i64) -> usize {
     digits_count(value.unsigned_abs()) + usize::from(value < 0)
 }
 
-/// Writes the text of `value` at the start of `out`; gives how many bytes it took.
+/// Writes the text of `value` at the start of `out`. Returns its length.
 ///
 /// # Panics
-/// When `out` is shorter than the text; [`TEXT_BYTES_MAX`] bytes are always enough.
+/// If `out` is shorter than the text; [`TEXT_BYTES_MAX`] bytes are always enough.
 #[inline]
 pub fn write_i64(out: &mut [u8], value: i64) -> usize {
     let length = decimal_len(value);
@@ -98,10 +98,10 @@ pub fn write_i64(out: &mut [u8], value: i64) -> usize {
     length
 }
 
-/// Writes the text of `value` at the start of `out`; gives how many bytes it took.
+/// Writes the text of `value` at the start of `out`. Returns its length.
 ///
 /// # Panics
-/// When `out` is shorter than the text; [`TEXT_BYTES_MAX`] bytes are always enough.
+/// If `out` is shorter than the text; [`TEXT_BYTES_MAX`] bytes are always enough.
 #[inline]
 pub fn write_u64(out: &mut [u8], value: u64) -> usize {
     let length = digits_count(value);
@@ -109,11 +109,11 @@ pub fn write_u64(out: &mut [u8], value: u64) -> usize {
     length
 }
 
-/// How many decimal digits `value` has; one for zero.
+/// Returns the number of decimal digits of `value`; one for zero.
 #[inline]
 #[must_use]
 pub fn digits_count(value: u64) -> usize {
-    /// Ten to the power of the index; what has `n` digits or more is at least entry `n - 1`.
+    /// Ten to the power of the index. A number with `n` or more digits is at least entry `n - 1`.
     const POWERS: [u64; 20] = {
         let mut powers = [1; 20];
         let mut index = 1;
@@ -123,13 +123,13 @@ pub fn digits_count(value: u64) -> usize {
         }
         powers
     };
-    // 1233 / 4096 is a little above log10(2): the guess is the digit count or one less.
+    // 1233 / 4096 is slightly above log10(2): the guess is the digit count or one less.
     let bits = (value | 1).ilog2() + 1;
     let guess = (bits * 1233 / 4096) as usize;
     guess + usize::from(value | 1 >= POWERS[guess])
 }
 
-/// Puts the digits of `value` at the end of `out`; gives the index of the first.
+/// Writes the digits of `value` at the end of `out`. Returns the index of the first.
 #[inline]
 fn write_digits_backwards(out: &mut [u8], mut value: u64) -> usize {
     let mut start = out.len();
@@ -149,7 +149,7 @@ fn write_digits_backwards(out: &mut [u8], mut value: u64) -> usize {
     start
 }
 
-/// The two digits of a number below 100.
+/// Returns the two digits of a number below 100.
 #[inline]
 fn digit_pair(below_100: u64) -> [u8; 2] {
     const PAIRS: [[u8; 2]; 100] = {
@@ -168,7 +168,7 @@ fn digit_pair(below_100: u64) -> [u8; 2] {
     PAIRS[(below_100 % 100) as usize]
 }
 
-/// The number that `digits` spell without sign or leading zero, if it fits in 64 bits.
+/// Returns the number that `digits` spell without sign or leading zero, if it fits in 64 bits.
 #[inline]
 fn parse_digits(digits: &[u8]) -> Option<u64> {
     match digits {
@@ -184,7 +184,7 @@ fn parse_digits(digits: &[u8]) -> Option<u64> {
         rest = tail;
     }
     if let Some((&[a, b, c, d], tail)) = rest.split_first_chunk::<4>() {
-        // With zeros before them they are eight digits.
+        // Padded with zeros in front to eight digits.
         value = value * 10_000 + eight_digits([b'0', b'0', b'0', b'0', a, b, c, d])?;
         rest = tail;
     }
@@ -198,7 +198,7 @@ fn parse_digits(digits: &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// As [`parse_digits`], for the only length where a number may not fit.
+/// Like [`parse_digits`], for the only length at which a number may not fit.
 #[cold]
 fn parse_twenty_digits(digits: &[u8]) -> Option<u64> {
     let (&last, front) = digits.split_last()?;
@@ -210,20 +210,20 @@ fn parse_twenty_digits(digits: &[u8]) -> Option<u64> {
         .checked_add(u64::from(last - b'0'))
 }
 
-/// The number that eight digits spell; `None` when a byte is not a digit.
+/// Returns the number that eight digits spell, or `None` if a byte is not a digit.
 #[inline]
 fn eight_digits(text: [u8; 8]) -> Option<u64> {
     const ZEROS: u64 = u64::from_le_bytes([b'0'; 8]);
     const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
     let word = u64::from_le_bytes(text);
     let digits = word.wrapping_sub(ZEROS);
-    // A byte above '9' overflows into its top bit when 0x46 is added; one below '0', or with a
-    // top bit of its own, shows it after the subtraction. A borrow only ever follows such a byte.
+    // A byte above '9' overflows into its top bit when 0x46 is added. A byte below '0', or with its
+    // own top bit set, shows it after the subtraction. A borrow only ever follows such a byte.
     let above = word.wrapping_add(0x4646_4646_4646_4646);
     if (digits | above | word) & HIGH_BITS != 0 {
         return None;
     }
-    // Neighbours join: eight digits into four pairs, two fours and then one number.
+    // Neighbours are joined: eight digits into four pairs, two fours and then one number.
     let pairs = digits * 10 + (digits >> 8);
     let fours = (pairs & 0x00ff_00ff_00ff_00ff) * 100 + ((pairs >> 16) & 0x00ff_00ff_00ff_00ff);
     let (low, high) = (fours & 0xffff, (fours >> 32) & 0xffff);

@@ -1,13 +1,13 @@
-//! The text of floating-point numbers, as the C library's `strtod` family takes it.
+//! The text of floating-point numbers, as the C library's `strtod` family accepts it.
 //!
-//! An optional sign, then decimal digits with an optional point and exponent, or hexadecimal ones
+//! An optional sign, then decimal digits with an optional point and exponent, or hexadecimal digits
 //! after `0x` with an exponent of two, or `inf`, `infinity`, `nan`, `nan(...)` in any case. The
-//! text must be used up, and no space is taken.
+//! whole text must be used, and spaces are refused.
 
 use crate::significand::Significand;
 
-/// Exponents beyond this are as good as it: no format reaches them, however many digits a text
-/// has, and sums of them stay far from the ends of the type.
+/// Larger exponents are clamped to this: no format reaches it, however many digits a text has, and
+/// sums of such exponents stay far from the limits of the type.
 const EXPONENT_MAX: i64 = 1 << 40;
 
 /// What a text spells.
@@ -37,7 +37,7 @@ pub(crate) struct Decimal<'text> {
 }
 
 impl Decimal<'_> {
-    /// All digits in order.
+    /// Returns all digits in order.
     pub(crate) fn digits(&self) -> impl Iterator<Item = u8> {
         self.whole
             .iter()
@@ -51,7 +51,7 @@ impl Decimal<'_> {
     }
 }
 
-/// What `text` spells, if it is a number.
+/// Returns what `text` spells, if it is a number.
 pub(crate) fn parse(text: &[u8]) -> Option<Numeral<'_>> {
     let (is_negative, unsigned) = match text {
         [b'-', rest @ ..] => (true, rest),
@@ -84,9 +84,9 @@ fn parse_decimal(text: &[u8]) -> Option<Decimal<'_>> {
     })
 }
 
-/// Reads what follows `0x`.
+/// Parses what follows `0x`.
 fn parse_hexadecimal(text: &[u8]) -> Option<Significand> {
-    /// More would not fit; the rest only matters by not being zero.
+    /// Maximum number of digits kept. Of further digits only whether they are zero matters.
     const DIGITS_MAX: u32 = 32;
     let (whole, fraction, rest) = split_digits(text, u8::is_ascii_hexdigit)?;
     let mut exponent = match rest {
@@ -128,7 +128,8 @@ fn parse_word<'text>(word: &[u8]) -> Option<Magnitude<'text>> {
     }
 }
 
-/// Digits, the digits after a point, and the rest; `None` when there is no digit at all.
+/// Returns the digits, the digits after a point, and the rest, or `None` if there is no digit at
+/// all.
 fn split_digits(text: &[u8], is_digit: fn(&u8) -> bool) -> Option<(&[u8], &[u8], &[u8])> {
     let digits_of = |text: &[u8]| text.iter().take_while(|&byte| is_digit(byte)).count();
     let (whole, rest) = text.split_at(digits_of(text));
@@ -139,7 +140,7 @@ fn split_digits(text: &[u8], is_digit: fn(&u8) -> bool) -> Option<(&[u8], &[u8],
     (!whole.is_empty() || !fraction.is_empty()).then_some((whole, fraction, rest))
 }
 
-/// An optional sign and one or more digits; stops growing at [`EXPONENT_MAX`].
+/// Parses an optional sign and one or more digits; stops growing at [`EXPONENT_MAX`].
 fn parse_exponent(text: &[u8]) -> Option<i64> {
     let (sign, digits) = match text {
         [b'-', rest @ ..] => (-1, rest),

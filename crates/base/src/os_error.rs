@@ -1,8 +1,8 @@
-//! What the system says about an error, for people.
+//! The system's description of an error, for people.
 
 use std::io;
 
-/// The reason alone: without the number that the standard library puts behind it.
+/// Returns the reason without the number that the standard library appends.
 #[must_use]
 pub fn system_reason(error: &io::Error) -> String {
     let text = error.to_string();

@@ -1,14 +1,15 @@
-//! Room for bytes on pages of its own, to be filled again and again.
+//! A byte buffer on pages of its own, to be filled repeatedly.
 //!
-//! What goes to a device past the system's cache must begin where the device's blocks do, in memory too: pages are
-//! aligned to more than any device asks for.
+//! Writes to a device that bypass the system's cache must be aligned to the device's blocks in
+//! memory, too: the alignment of pages is more than any device asks for.
 
 use std::fmt;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
 
-/// Bytes that begin a page of memory, zeroes at first. The system has their pages back when this is dropped.
+/// Bytes that begin at a page boundary, initially zero. Their pages are returned to the system when
+/// this is dropped.
 pub struct PageBuffer {
     start: NonNull<u8>,
     len: usize,
@@ -20,7 +21,7 @@ unsafe impl Send for PageBuffer {}
 unsafe impl Sync for PageBuffer {}
 
 impl PageBuffer {
-    /// Room for `len` bytes, of which there must be some.
+    /// Allocates `len` bytes, at least one.
     ///
     /// # Errors
     /// The system has no memory or no more mappings for it.
@@ -34,22 +35,23 @@ impl Deref for PageBuffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: `len` bytes from `start` on are mapped for as long as this lives, zeroes where nobody wrote, and
-        // nobody writes while they are borrowed.
+        // SAFETY: `len` bytes from `start` on are mapped for the lifetime of this value, zero where
+        // nothing was written, and no thread writes while they are borrowed.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
 
 impl DerefMut for PageBuffer {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and they are this one's alone.
+        // SAFETY: as above, and this value owns them exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
 
 impl Drop for PageBuffer {
     fn drop(&mut self) {
-        // SAFETY: the mapping is of this length and this one's alone; whoever borrowed from it is gone.
+        // SAFETY: the mapping has this length and belongs to this value alone; all borrows of it
+        // have ended.
         unsafe { unmap(self.start, self.len) };
     }
 }
@@ -62,11 +64,11 @@ impl fmt::Debug for PageBuffer {
     }
 }
 
-/// Fresh pages for `len` bytes, of which there must be some.
+/// Maps fresh pages for `len` bytes, at least one.
 fn map(len: usize) -> io::Result<NonNull<u8>> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: asks for a new mapping wherever there is room; no other one is touched.
+    // SAFETY: requests a new mapping at any free address; no other mapping is touched.
     let start = unsafe { libc::mmap(ptr::null_mut(), len, access, kind, -1, 0) };
     if start == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
@@ -74,12 +76,12 @@ fn map(len: usize) -> io::Result<NonNull<u8>> {
     NonNull::new(start.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
 
-/// Gives back what [`map`] gave.
+/// Unmaps what [`map`] returned.
 ///
 /// # Safety
-/// `map(len)` gave `start`, nobody has given it back yet, and nobody looks at it any more.
+/// `map(len)` returned `start`, it was not unmapped yet, and it is not accessed any more.
 unsafe fn unmap(start: NonNull<u8>, len: usize) {
-    // SAFETY: the caller's promise: the mapping is whole and nobody's.
+    // SAFETY: the caller's promise: the mapping is whole and unused.
     let unmapped = unsafe { libc::munmap(start.as_ptr().cast(), len) };
     debug_assert_eq!(unmapped, 0, "{}", io::Error::last_os_error());
 }

@@ -1,12 +1,12 @@
-//! What a program asks of the operating system about itself: leaving the terminal, stopping until
-//! continued, and the time of day where the machine stands.
+//! Requests of a program about itself to the operating system: detaching from the terminal,
+//! stopping until continued, and the local time of day.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::fd::AsRawFd as _;
 
-/// Goes on as a child without a terminal: the calling process ends with success, the child is the
-/// head of a new session and has its standard input, output and error on `/dev/null`.
+/// Continues as a child without a terminal. The calling process ends with success. The child leads
+/// a new session, with its standard input, output and error on `/dev/null`.
 ///
 /// # Errors
 /// The system refused, or the process has other threads, which a child would lack.
@@ -14,9 +14,9 @@ pub fn detach() -> io::Result<()> {
     if fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::other("the process has several threads"));
     }
-    // What is buffered would be written by parent and child.
+    // Parent and child would both write buffered output.
     io::stdout().flush()?;
-    // SAFETY: this is the only thread (checked above, and nobody else could start one), so the
+    // SAFETY: this is the only thread (checked above, and no other thread could start one), so the
     // child has every thread that may hold a lock.
     match unsafe { libc::fork() } {
         -1 => return Err(io::Error::last_os_error()),
@@ -33,7 +33,7 @@ pub fn detach() -> io::Result<()> {
         .write(true)
         .open("/dev/null")?;
     for standard in [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO] {
-        // SAFETY: `null` is open, and the standard descriptors are owned by nobody.
+        // SAFETY: `null` is open, and the standard descriptors have no owner.
         if unsafe { libc::dup2(null.as_raw_fd(), standard) } == -1 {
             return Err(io::Error::last_os_error());
         }
@@ -41,7 +41,7 @@ pub fn detach() -> io::Result<()> {
     Ok(())
 }
 
-/// Stops this process until someone continues it, as Upstart's `expect stop` wants.
+/// Stops this process until it is continued, as Upstart's `expect stop` requires.
 ///
 /// # Errors
 /// The system refused.
@@ -53,7 +53,7 @@ pub fn stop_until_continued() -> io::Result<()> {
     }
 }
 
-/// How many files this process may have open.
+/// Maximum number of files that this process may have open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenFiles {
     /// Before the call.
@@ -62,10 +62,10 @@ pub struct OpenFiles {
     pub now: u64,
 }
 
-/// Lets this process have `wanted` files open, or as many as it may.
+/// Raises the limit of open files to `wanted`, or as far as the process may.
 ///
 /// # Errors
-/// The system does not say how many there may be.
+/// The system does not report the limit.
 pub fn raise_open_files(wanted: u64) -> io::Result<OpenFiles> {
     let limit = open_files_limit()?;
     let before = limit.rlim_cur;
@@ -75,7 +75,7 @@ pub fn raise_open_files(wanted: u64) -> io::Result<OpenFiles> {
             now: before,
         });
     }
-    // Only the privileged raise the hard limit; for others it is the end.
+    // Only privileged processes raise the hard limit; for others it is the maximum.
     for highest in [limit.rlim_max.max(wanted), limit.rlim_max] {
         let raised = libc::rlimit {
             rlim_cur: wanted.min(highest),
@@ -95,14 +95,14 @@ fn open_files_limit() -> io::Result<libc::rlimit> {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: `limit` is a live value of the right type, ours alone.
+    // SAFETY: `limit` is a live value of the right type, owned by this function.
     match unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } {
         0 => Ok(limit),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// A moment as a clock on the wall shows it.
+/// A moment in local time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WallTime {
     /// Year of the common era.
@@ -119,7 +119,7 @@ pub struct WallTime {
     pub second: i32,
 }
 
-/// The wall time of this machine's time zone, `unix_s` seconds after 1970 UTC.
+/// Returns the local time of this machine, `unix_s` seconds after 1970 UTC.
 #[must_use]
 #[allow(
     deprecated,
@@ -129,8 +129,8 @@ pub fn wall_time(unix_s: u64) -> WallTime {
     let time = libc::time_t::try_from(unix_s).unwrap_or(libc::time_t::MAX);
     // SAFETY: every field of `tm` is a number or a pointer that may be null.
     let mut parts: libc::tm = unsafe { std::mem::zeroed() };
-    // SAFETY: both point to live values of the right type, and the second is ours alone. When the
-    // year does not fit, `parts` stays zeroed.
+    // SAFETY: both point to live values of the right type, and this function owns the second. If
+    // the year does not fit, `parts` stays zeroed.
     unsafe { libc::localtime_r(&raw const time, &raw mut parts) };
     WallTime {
         year: parts.tm_year.saturating_add(1900),

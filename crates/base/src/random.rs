@@ -1,19 +1,19 @@
-//! Randomness, as a thing that can be seeded.
+//! Randomness as a seedable dependency.
 //!
-//! [`fill_from_os`] is for what an adversary must not guess (hash secrets, identities); [`Prng`] is
-//! for choices (sampling, jitter, RANDOMKEY), which a test or a simulation replays from a seed.
-//! The generator is xoshiro256++ by Blackman and Vigna, its state filled by splitmix64.
+//! [`fill_from_os`] is for values that an adversary must not guess (hash secrets, identities);
+//! [`Prng`] is for choices (sampling, jitter, RANDOMKEY), which a test or a simulation replays from
+//! a seed. The generator is xoshiro256++ by Blackman and Vigna, its state filled by splitmix64.
 
 use crate::hex;
 
-/// A fast generator; not for secrets.
+/// A fast generator, unsuitable for secrets.
 #[derive(Clone, Debug)]
 pub struct Prng {
     state: [u64; 4],
 }
 
 impl Prng {
-    /// The generator that always gives the same numbers for the same `seed`.
+    /// Creates the generator that always returns the same numbers for the same `seed`.
     #[must_use]
     pub fn seeded(seed: u64) -> Self {
         let mut position = seed;
@@ -23,17 +23,17 @@ impl Prng {
             let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
             mixed ^ (mixed >> 31)
         };
-        // Four consecutive outputs of a bijection of distinct inputs: never all zero, which is
+        // Four consecutive outputs of a bijection of distinct inputs are never all zero, which is
         // the one state the generator cannot leave.
         Self {
             state: [next(), next(), next(), next()],
         }
     }
 
-    /// A generator seeded by the operating system.
+    /// Creates a generator seeded by the operating system.
     ///
     /// # Panics
-    /// When the operating system gives no randomness: nothing may be started then.
+    /// If the operating system provides no randomness: no server may start then.
     #[must_use]
     pub fn from_os() -> Self {
         let mut seed = [0; 8];
@@ -41,7 +41,7 @@ impl Prng {
         Self::seeded(u64::from_le_bytes(seed))
     }
 
-    /// The next number.
+    /// Returns the next number.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
         let state = &mut self.state;
@@ -59,13 +59,13 @@ impl Prng {
         result
     }
 
-    /// A number below `bound`, each with the same chance; 0 when `bound` is 0.
+    /// Returns a number below `bound`, each with the same probability; 0 if `bound` is 0.
     ///
-    /// One multiplication nearly always; a second draw with chance below `bound / 2^64`.
+    /// One multiplication nearly always; a second draw with probability below `bound / 2^64`.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         // Lemire, "Fast Random Integer Generation in an Interval": the high half of a product is
-        // the answer, and the low half says whether the draw fell in the uneven remainder.
+        // the answer, and the low half tells whether the draw fell into the uneven remainder.
         let (mut low, mut high) = self.next_u64().widening_product(bound);
         if low < bound {
             let uneven = bound.wrapping_neg() % bound;
@@ -76,20 +76,20 @@ impl Prng {
         high
     }
 
-    /// An index below `length`, each with the same chance; 0 when `length` is 0.
+    /// Returns an index below `length`, each with the same probability; 0 if `length` is 0.
     #[inline]
     pub fn index(&mut self, length: usize) -> usize {
         usize::try_from(self.below(length as u64)).unwrap_or(0)
     }
 
-    /// A number in `0.0..1.0`, of 53 random bits.
+    /// Returns a number in `0.0..1.0`, of 53 random bits.
     #[inline]
     #[expect(clippy::cast_precision_loss, reason = "53 bits are exact in a double")]
     pub fn unit_f64(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Fills `out`.
+    /// Fills `out` with random bytes.
     pub fn fill(&mut self, out: &mut [u8]) {
         for piece in out.chunks_mut(8) {
             let bytes = self.next_u64().to_le_bytes();
@@ -97,7 +97,7 @@ impl Prng {
         }
     }
 
-    /// Forty hexadecimal digits, as a server run or a replication history is named.
+    /// Returns forty hexadecimal digits, the format of a run ID or replication ID.
     #[must_use]
     pub fn hex_id(&mut self) -> String {
         let mut bytes = [0; 20];
@@ -105,26 +105,26 @@ impl Prng {
         hex::text(&bytes)
     }
 
-    /// A generator of its own for another part, which shares no numbers with this one.
+    /// Creates an independent generator for another part, which shares no numbers with this one.
     #[must_use]
     pub fn fork(&mut self) -> Self {
         Self::seeded(self.next_u64())
     }
 }
 
-/// Fills `out` from the operating system.
+/// Fills `out` with random bytes of the operating system.
 ///
 /// # Panics
-/// When the operating system gives no randomness: nothing may be started then.
+/// If the operating system provides no randomness: no server may start then.
 pub fn fill_from_os(out: &mut [u8]) {
     if let Err(error) = getrandom::fill(out) {
         panic!("the operating system gives no randomness: {error}");
     }
 }
 
-/// Both halves of a product.
+/// Computes both halves of a product.
 trait WideningProduct {
-    /// The low and the high 64 bits of `self * other`.
+    /// Returns the low and the high 64 bits of `self * other`.
     fn widening_product(self, other: Self) -> (u64, u64);
 }
 
@@ -181,7 +181,7 @@ mod tests {
             counts[prng.index(6)] += 1;
         }
         assert!(counts.iter().all(|&count| (9_500..10_500).contains(&count)));
-        // A bound where a plain remainder would favour the lower third.
+        // A bound at which a plain remainder would favour the lower third.
         let bound = u64::MAX / 4 * 3;
         let low = (0..30_000)
             .filter(|_| prng.below(bound) < bound / 3)

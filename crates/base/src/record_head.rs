@@ -1,52 +1,53 @@
-//! What stands before the key of a record that is kept, in memory for a while or in a file.
+//! The head that precedes the key of a stored record, in memory for a while or in a file.
 //!
 //! ```text
 //!   type 1 │ flags 1 │ database 2 │ key bytes 4 │ body bytes 4 │ more of them 4? │ deadline 8? │ etag 8?
 //! ```
 //!
-//! What has a question mark is there when its flag is set, and then only if it is not zero: of each
-//! record there is one spelling. It is the same in a snapshot of the store and in a part of a checkpoint,
-//! so that records which were saved in a run of bytes are written as that run. `docs/formats/checkpoint.md`
-//! has the fields.
+//! A part with a question mark is present if its flag is set, and its flag is set only if the part
+//! is not zero: each record has exactly one encoding. The encoding is the same in a snapshot of the
+//! store and in a part of a checkpoint, so that records saved as a run of bytes are written as that
+//! run. `docs/formats/checkpoint.md` has the fields.
 
 const DEADLINE: u8 = 1;
 const ETAG: u8 = 2;
 /// The body has 2³² bytes or more.
 const LONG: u8 = 4;
 
-/// The type of a string, as it is. Also the dump format's code of strings, which has a length before it there.
+/// The type of a string, stored as it is. Also the RDB format's code of strings, which precedes a
+/// length there.
 pub const TEXT: u8 = 0;
 
-/// The type of a string that spells a number, which is the body: 8 bytes with sign, the little end first. No type
-/// of the dump format has this code, which ends a file there.
+/// The type of a string that spells a number. The body is that number: 8 bytes, signed,
+/// little-endian. No type of the RDB format has this code, which ends a file there.
 pub const NUMBER: u8 = 255;
 
-/// The type of a value that lies elsewhere: the body tells where.
+/// The type of a value that lies elsewhere: the body is its locator.
 pub const COLD: u8 = 254;
 
-/// The type of a value that is beside the run of bytes that its record is in: in memory, and in no file.
+/// The type of a value that lies outside of its record's run of bytes: in memory, never in a file.
 pub const BESIDE: u8 = 253;
 
-/// The least bytes of a head: with nothing that may be left out.
+/// Minimum bytes of a head: without any optional part.
 pub const RECORD_HEAD_BYTES_MIN: usize = 12;
 
-/// The most bytes of a head.
+/// Maximum bytes of a head.
 pub const RECORD_HEAD_BYTES_MAX: usize = 32;
 
-/// What is kept of a record besides key and body.
+/// What is stored of a record besides key and body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordHead {
-    /// The database it is in.
+    /// The database that contains it.
     pub database: u16,
-    /// What the body is: [`TEXT`], [`NUMBER`], or as who fills and reads it knows.
+    /// Type of the body: [`TEXT`], [`NUMBER`], or a code known to its writer and reader.
     pub type_code: u8,
-    /// When it stops existing, in milliseconds since 1970 UTC.
+    /// When it expires, in milliseconds since 1970 UTC.
     pub deadline_unix_ms: Option<u64>,
     /// Its etag; 0 for none.
     pub etag: u64,
 }
 
-/// What a head says of the bytes behind it.
+/// The lengths of key and body behind a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lengths {
     /// Of the key.
@@ -56,7 +57,7 @@ pub struct Lengths {
 }
 
 impl RecordHead {
-    /// How many bytes it takes before a body of so many.
+    /// Returns the length of the head before a body of `body_bytes`.
     #[must_use]
     pub fn encoded_bytes(&self, body_bytes: u64) -> usize {
         let long = if body_bytes >> 32 == 0 { 0 } else { 4 };
@@ -69,7 +70,7 @@ impl RecordHead {
         RECORD_HEAD_BYTES_MIN + long + deadline + etag
     }
 
-    /// Puts it behind `out`. O(1).
+    /// Appends the head to `out`. O(1).
     #[inline]
     pub fn append_to(&self, lengths: Lengths, out: &mut Vec<u8>) {
         let [a, b, c, d] = lengths.key_bytes.to_le_bytes();
@@ -94,7 +95,8 @@ impl RecordHead {
         }
     }
 
-    /// Takes one from the front of `bytes`; none when it is cut short or contradicts itself. O(1).
+    /// Takes a head from the front of `bytes`, or returns `None` if it is truncated or
+    /// inconsistent. O(1).
     #[inline]
     pub fn take_from(bytes: &mut &[u8]) -> Option<(Self, Lengths)> {
         let (&[type_code, flags, low, up, a, b, c, d, e, f, g, h], mut rest) =
@@ -120,7 +122,7 @@ impl RecordHead {
             if flags & ETAG != 0 {
                 head.etag = u64::from_le_bytes(take(&mut rest)?);
             }
-            // What is zero is left out.
+            // Parts that are zero must be left out.
             let is_spelled_so = (flags & LONG != 0) == (body_bytes >> 32 != 0);
             if !is_spelled_so || (flags & ETAG != 0) != (head.etag != 0) {
                 return None;

@@ -1,9 +1,9 @@
-//! Bytes that several parts of the process look at without copying them.
+//! Bytes that several parts of the process read without copying them.
 
 use std::sync::Arc;
 
-/// Bytes that stay as they are for as long as somebody holds them: what the store lends and the
-/// network sends.
+/// Bytes that do not change while anything holds them: the store lends them and the network sends
+/// them.
 pub trait SharedBytes: Send {
     /// Length in bytes.
     fn len(&self) -> usize;
@@ -13,7 +13,7 @@ pub trait SharedBytes: Send {
         self.len() == 0
     }
 
-    /// The bytes from `at` on, as many as lie together; none only at the end.
+    /// Returns the contiguous bytes that start at `at`; empty only at the end.
     fn piece_at(&self, at: usize) -> &[u8];
 }
 
@@ -43,11 +43,11 @@ impl std::fmt::Debug for dyn SharedBytes {
     }
 }
 
-/// Bytes that belong between two of a buffer, and are sent from where they lie.
+/// Bytes that belong between two bytes of a buffer, and are sent from where they lie.
 #[derive(Debug)]
 pub struct Attachment {
     /// How many of the buffer's bytes come before it.
     pub place: usize,
-    /// What is sent there.
+    /// The bytes that are sent there.
     pub content: Box<dyn SharedBytes>,
 }

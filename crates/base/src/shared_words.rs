@@ -1,16 +1,18 @@
-//! Words that several threads write to, in memory of their own or in that of a file.
+//! Words that several threads write to, on the heap or in a mapped file.
 //!
 //! ```text
 //!   SharedWords ──► words ──► heap, or pages of a file that the system keeps when the process is gone
 //!        └ owner: keeps them where they are
 //! ```
 //!
-//! Words are atomics: who reads and writes them needs no more than a shared reference. Those of a file are in the
-//! file at once, as far as readers on the same machine see; a device has them when the system writes them.
+//! Words are atomics: reading and writing them takes only a shared reference. Those of a file are
+//! in the file at once, as far as readers on the same machine see; a device has them when the
+//! system writes them.
 //!
-//! A mapped file must not become shorter while it is mapped, and its device must take back what the system
-//! may have put aside: a process that touches a page that is not to be had is ended. So [`SharedWords::of_file`]
-//! takes only file systems that write pages where they were, and [`SharedWords::keep_in_memory`] asks the system to keep them.
+//! A mapped file must not become shorter while it is mapped, and its device must accept the pages
+//! that the system writes back: a process that touches an unavailable page is ended. So
+//! [`SharedWords::of_file`] accepts only file systems that write pages in place, and
+//! [`SharedWords::keep_in_memory`] asks the system to keep the pages.
 
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -19,14 +21,14 @@ use std::sync::Arc;
 
 use crate::sync::atomic::AtomicU64;
 
-/// A row of words. Clones and [parts](Self::part) are the same words.
+/// A row of words. Clones and [parts](Self::part) refer to the same words.
 #[derive(Clone)]
 pub struct SharedWords {
     words: NonNull<[AtomicU64]>,
     _owner: Owner,
 }
 
-/// What keeps words where they are.
+/// The owner of the words' memory, which keeps them in place.
 #[derive(Clone)]
 #[allow(dead_code, reason = "held, never read")]
 enum Owner {
@@ -35,13 +37,13 @@ enum Owner {
     File(Arc<mapped::Mapping>),
 }
 
-// SAFETY: gives out nothing but shared references to atomics, and the owner may be dropped by any thread.
+// SAFETY: gives out only shared references to atomics, and any thread may drop the owner.
 unsafe impl Send for SharedWords {}
 // SAFETY: as above.
 unsafe impl Sync for SharedWords {}
 
 impl SharedWords {
-    /// So many words of the heap, zeroes.
+    /// Allocates `count` words on the heap, all zero.
     #[must_use]
     pub fn new(count: usize) -> Self {
         let words: Arc<[AtomicU64]> = (0..count).map(|_| AtomicU64::new(0)).collect();
@@ -51,8 +53,8 @@ impl SharedWords {
         }
     }
 
-    /// Keeps the pages of these words in memory, if they are a file's, from the first on as far as the process may. Those
-    /// beyond work as well, until a device cannot give one back.
+    /// Locks the pages of these words in memory, if they are a file's, from the first on as far as
+    /// the process may. Pages beyond work as well, unless a device cannot return one.
     pub fn keep_in_memory(&self) {
         #[cfg(not(any(loom, shuttle)))]
         if let Owner::File(mapping) = &self._owner {
@@ -60,10 +62,10 @@ impl SharedWords {
         }
     }
 
-    /// Some of these words.
+    /// Returns some of these words.
     ///
     /// # Panics
-    /// The range reaches beyond them.
+    /// If the range reaches beyond them.
     #[must_use]
     pub fn part(&self, range: Range<usize>) -> Self {
         Self {
@@ -78,8 +80,8 @@ impl Deref for SharedWords {
 
     #[inline]
     fn deref(&self) -> &[AtomicU64] {
-        // SAFETY: the words are the owner's, or some of them, and stay where they are for as long as it lives,
-        // which is as long as this does.
+        // SAFETY: the words are the owner's, or some of them, and stay in place for the owner's
+        // lifetime, which is at least as long as that of this value.
         unsafe { self.words.as_ref() }
     }
 }
@@ -92,18 +94,19 @@ impl fmt::Debug for SharedWords {
     }
 }
 
-/// Copies the bytes of words as they lie in memory, as many words as `bytes` has room for. Words that others change
-/// meanwhile are copied in parts, as they were or as they become.
+/// Copies the bytes of words as they lie in memory. Words that other threads change meanwhile are
+/// copied in parts, with their old or their new value.
 ///
 /// # Panics
-/// `bytes` are not as many as the words have.
+/// If `bytes` has another length than the words.
 #[cfg(not(any(loom, shuttle)))]
 pub fn copy_out(words: &[AtomicU64], bytes: &mut [u8]) {
     assert_eq!(size_of_val(words), bytes.len());
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: reads what `words` lends and writes what `bytes` lends, which are as long as each other and apart. That
-    // others may write to the words meanwhile is as with a system call that reads them: the compiler assumes
-    // nothing of what comes out. The direction flag is clear on entry, as it always is.
+    // SAFETY: reads what `words` lends and writes what `bytes` lends, which have the same length
+    // and do not overlap. That other threads may write to the words meanwhile is as with a system
+    // call that reads them: the compiler assumes nothing about the result. The direction flag is
+    // clear on entry, as it always is.
     unsafe {
         std::arch::asm!(
             "rep movsb",
@@ -137,12 +140,13 @@ mod mapped {
     use super::{AtomicU64, Owner, SharedWords};
 
     impl SharedWords {
-        /// The first `count` words of a file that is open for reading and writing and no shorter than that, as the
-        /// bytes lie there; none where the file system may need new room for a page that is written again, as
-        /// those that copy on write do. Whoever makes the file shorter ends the process.
+        /// Maps the first `count` words of a file, as its bytes lie there. The file is open for
+        /// reading and writing and at least that long. `None` if the file system may need new space
+        /// for a page that is written again, as copy-on-write file systems do. If any process
+        /// shortens the file, this process is ended.
         ///
         /// # Errors
-        /// Those of the system; no words at all are refused, too.
+        /// Those of the system; a count of zero is refused, too.
         pub fn of_file(file: &File, count: usize) -> io::Result<Option<Self>> {
             if !writes_in_place(file)? {
                 return Ok(None);
@@ -161,22 +165,22 @@ mod mapped {
         }
     }
 
-    /// Whether a page of a file that has its room stays where it is when it is written again, and that needs
-    /// nothing of a device.
+    /// Whether an allocated page of a file stays in place when it is written again, without needing
+    /// anything of a device.
     fn writes_in_place(file: &File) -> io::Result<bool> {
         let mut about = MaybeUninit::<libc::statfs>::uninit();
-        // SAFETY: takes a descriptor, which `file` keeps open, and room for what it says.
+        // SAFETY: takes a descriptor, which `file` keeps open, and a buffer for the result.
         if unsafe { libc::fstatfs(file.as_raw_fd(), about.as_mut_ptr()) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the call succeeded, so all of it was filled in.
+        // SAFETY: the call succeeded, so all of it is initialized.
         let about = unsafe { about.assume_init() };
-        // C libraries differ in the type of both.
+        // C libraries differ in the types of both.
         let kinds = [libc::EXT4_SUPER_MAGIC, libc::TMPFS_MAGIC].map(i128::from);
         Ok(kinds.contains(&i128::from(about.f_type)))
     }
 
-    /// So much is locked in memory at once: a limit is all or nothing for each piece.
+    /// Bytes that are locked in memory at once: each piece is locked completely or not at all.
     const LOCKED_BYTES: usize = 4 << 20;
 
     /// Pages of a file.
@@ -185,16 +189,16 @@ mod mapped {
         bytes: usize,
     }
 
-    // SAFETY: nothing but the right to unmap the pages, which is any thread's.
+    // SAFETY: holds only the right to unmap the pages, which any thread may do.
     unsafe impl Send for Mapping {}
-    // SAFETY: nothing can be done with a shared reference to it.
+    // SAFETY: a shared reference to it permits nothing.
     unsafe impl Sync for Mapping {}
 
     impl Mapping {
         fn new(file: &File, bytes: usize) -> io::Result<Self> {
             let access = libc::PROT_READ | libc::PROT_WRITE;
             let (kind, descriptor) = (libc::MAP_SHARED, file.as_raw_fd());
-            // SAFETY: asks for a new mapping wherever there is room; no other one is touched.
+            // SAFETY: requests a new mapping at any free address; no other mapping is touched.
             let start = unsafe { libc::mmap(ptr::null_mut(), bytes, access, kind, descriptor, 0) };
             if start == libc::MAP_FAILED {
                 return Err(io::Error::last_os_error());
@@ -203,11 +207,11 @@ mod mapped {
             Ok(Self { start, bytes })
         }
 
-        /// Keeps the pages of some of its words in memory, as far as the process may.
+        /// Locks the pages of some of its words in memory, as far as the process may.
         pub(super) fn lock(&self, words: &[AtomicU64]) {
             debug_assert!(size_of_val(words) <= self.bytes);
             for words in words.chunks(LOCKED_BYTES / size_of::<AtomicU64>()) {
-                // SAFETY: the words are there, as they are borrowed, and nothing is written to them.
+                // SAFETY: the words are borrowed, so they are mapped; nothing is written to them.
                 let locked = unsafe { libc::mlock(words.as_ptr().cast(), size_of_val(words)) };
                 if locked != 0 {
                     return;
@@ -218,7 +222,8 @@ mod mapped {
 
     impl Drop for Mapping {
         fn drop(&mut self) {
-            // SAFETY: the mapping is of this length and this one's alone; words of it keep this alive.
+            // SAFETY: the mapping has this length and belongs to this value alone; words of it keep
+            // this value alive.
             let unmapped = unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
             debug_assert_eq!(unmapped, 0, "{}", io::Error::last_os_error());
         }
@@ -275,7 +280,7 @@ mod tests {
         file.write_all_at(&[1; 4096], 0).unwrap();
         assert!(SharedWords::of_file(&file, 513).is_err(), "it is shorter");
         assert!(SharedWords::of_file(&file, usize::MAX).is_err());
-        // Where it is not to be had, there is nothing to see.
+        // Without a mapping there is nothing to check.
         if let Some(words) = SharedWords::of_file(&file, 512).unwrap() {
             assert_eq!(
                 words[511].load(Ordering::Relaxed),

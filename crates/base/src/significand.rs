@@ -1,11 +1,11 @@
 //! The bits of a binary number that has more of them than its format keeps.
 //!
-//! Parsing and adding produce one of these; [`Significand::round`] then makes it fit a double or
-//! an 80-bit number, rounding once, half to even, as the hardware does.
+//! Parsing and adding produce a [`Significand`]; [`Significand::round`] then fits it into a double
+//! or an 80-bit number. It rounds once, half to even, as the hardware does.
 
-/// `bits * 2^exponent`, or a little more than that when it is inexact.
+/// `bits * 2^exponent`, or slightly more if it is inexact.
 ///
-/// "A little more" is less than one unit of the last bit. Who sets `inexact` makes sure that at
+/// "Slightly more" is less than one unit of the last bit. Code that sets `inexact` ensures that at
 /// least 66 bits are significant, so that no format's rounding looks below the last of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Significand {
@@ -15,10 +15,10 @@ pub(crate) struct Significand {
 }
 
 impl Significand {
-    /// The nearest number of `precision_bits` (at most 64) and its exponent, which is not below
-    /// `exponent_min`: small numbers keep fewer bits, down to none.
+    /// Returns the nearest number of `precision_bits` (at most 64) and its exponent, which is not
+    /// below `exponent_min`: small numbers keep fewer bits, down to none.
     ///
-    /// Rounding up may give the number `2^precision_bits` itself.
+    /// Rounding up may return `2^precision_bits` itself.
     pub(crate) fn round(self, precision_bits: u32, exponent_min: i64) -> (u128, i64) {
         const HALF: u128 = 1 << 127;
         if self.bits == 0 {
@@ -30,7 +30,7 @@ impl Significand {
         let dropped_count =
             i64::from(u128::BITS - precision_bits).max(exponent_min.saturating_sub(exponent));
         let (kept, dropped) = match u32::try_from(dropped_count) {
-            // At least half of the number's bits are dropped, so neither shift is by nothing.
+            // At least half of the number's bits are dropped, so neither shift is zero.
             Ok(count @ 1..=127) => (bits >> count, bits << (128 - count)),
             Ok(128) => (0, bits),
             _ => return (0, exponent_min),

@@ -1,8 +1,8 @@
-//! Spans: what took how long, from when on. Who does something notes it when it is over, who sends spans to a collector takes
-//! them away.
+//! Spans: what took how long, and when it began. The code that does something notes its span at the
+//! end; the exporter takes spans and sends them to a collector.
 //!
-//! While nobody takes them nothing is kept: who notes one pays one load. What is kept has a bound, and what comes beyond it is
-//! counted alone, so that a collector that is down costs no more than that.
+//! If no exporter takes spans, none are kept: noting one costs one load. The number of kept spans
+//! has a bound. Spans beyond it are only counted, so that a collector that is down costs no more.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,12 +11,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::clock::Clock;
 
-/// So many spans wait to be taken.
+/// Maximum number of spans that wait to be taken.
 pub const SPANS_MAX: usize = 1_024;
-/// So many commands of one second.
+/// Maximum number of commands kept per second.
 const COMMANDS_PER_SECOND_MAX: u32 = 100;
 
-/// Something that is over. Times are in microseconds since 1970 UTC.
+/// Something that has ended. Times are in microseconds since 1970 UTC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
     /// What was done.
@@ -27,7 +27,7 @@ pub struct Span {
     pub ended_unix_us: u64,
     /// Why it failed, if it did.
     pub failure: Option<String>,
-    /// What else is told of it.
+    /// Further facts about it.
     pub attributes: Vec<(&'static str, String)>,
 }
 
@@ -42,12 +42,12 @@ pub struct Spans {
 #[derive(Debug, Default)]
 struct Kept {
     spans: VecDeque<Span>,
-    /// The second in which commands were noted last, and how many.
+    /// The second in which commands were noted last, and their number.
     commands: (u64, u32),
 }
 
 impl Spans {
-    /// Says whether somebody takes spans away. What was kept before goes where nobody does.
+    /// Sets whether an exporter takes spans. Drops the kept spans if none does.
     pub fn set_on(&self, is_on: bool) {
         self.is_on.store(is_on, Ordering::Relaxed);
         if !is_on {
@@ -55,13 +55,14 @@ impl Spans {
         }
     }
 
-    /// Whether somebody takes them away.
+    /// Whether an exporter takes spans.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// Notes something that began then and is over now, how it ended, and what else is told of it.
+    /// Notes something that began at `begun_unix_us` and ends now, with its result and further
+    /// attributes.
     pub fn note(
         &self,
         name: &str,
@@ -82,14 +83,15 @@ impl Spans {
         });
     }
 
-    /// Notes something that is over; `span` is asked where it is kept.
+    /// Notes something that has ended; `span` is called only if spans are kept.
     pub fn add(&self, span: impl FnOnce() -> Span) {
         if self.is_on() {
             self.keep(&mut self.lock(), span);
         }
     }
 
-    /// Notes a command that took long and ended at that time; no more than so many of a second are kept.
+    /// Notes a command that took long and ended at that time. At most `COMMANDS_PER_SECOND_MAX`
+    /// per second are kept.
     pub fn add_command(&self, ended_unix_us: u64, span: impl FnOnce() -> Span) {
         if !self.is_on() {
             return;
@@ -115,13 +117,13 @@ impl Spans {
         }
     }
 
-    /// Takes away what was noted, the oldest first.
+    /// Takes the noted spans, oldest first.
     #[must_use]
     pub fn take(&self) -> Vec<Span> {
         self.lock().spans.drain(..).collect()
     }
 
-    /// How many were not kept.
+    /// Returns the number of spans that were not kept.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)

@@ -1,9 +1,10 @@
 //! Atomics, locks and cells, from std or from a model checker.
 //!
-//! Rooms whose correctness hangs on the order of memory operations name these types through here.
+//! Rooms whose correctness depends on the order of memory operations import these types from here.
 //! With `--cfg loom` every interleaving of a small test is explored, with `--cfg shuttle` a random
 //! choice of interleavings of a larger one; without either, all of this is std at no cost. With
-//! `--cfg thread_sanitizer`, for code that this sanitizer watches, a mutex shows it the order it makes.
+//! `--cfg thread_sanitizer`, for code that this sanitizer watches, a mutex shows the sanitizer the
+//! order that it establishes.
 
 #[cfg(all(thread_sanitizer, not(any(loom, shuttle))))]
 mod watched;
@@ -44,10 +45,10 @@ pub use loom::cell::UnsafeCell;
 
 pub use atomic::fence;
 
-/// A cell whose contents are reached through a pointer that lives for one call.
+/// A cell whose contents are reached through a pointer that is valid for one call.
 ///
-/// The shape is loom's, whose cell of the same name checks that no two threads are inside at once;
-/// this one checks nothing and is as free as std's.
+/// The interface is that of loom's cell of the same name, which checks that no two threads are
+/// inside at once; this one checks nothing and costs as little as std's.
 #[cfg(not(loom))]
 #[derive(Debug, Default)]
 #[repr(transparent)]
@@ -55,14 +56,14 @@ pub struct UnsafeCell<T: ?Sized>(std::cell::UnsafeCell<T>);
 
 #[cfg(not(loom))]
 impl<T> UnsafeCell<T> {
-    /// A cell that holds `value`.
+    /// Creates a cell that holds `value`.
     #[inline]
     #[must_use]
     pub const fn new(value: T) -> Self {
         Self(std::cell::UnsafeCell::new(value))
     }
 
-    /// The contents.
+    /// Returns the contents.
     #[inline]
     pub fn into_inner(self) -> T {
         self.0.into_inner()
@@ -71,20 +72,22 @@ impl<T> UnsafeCell<T> {
 
 #[cfg(not(loom))]
 impl<T: ?Sized> UnsafeCell<T> {
-    /// Calls `read` with a pointer for reading; who follows it vouches that nobody writes.
+    /// Calls `read` with a pointer for reading. A caller that dereferences it ensures that no
+    /// thread writes.
     #[inline]
     pub fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
         read(self.0.get())
     }
 
-    /// Calls `change` with a pointer for writing; who follows it vouches that nobody else is in.
+    /// Calls `change` with a pointer for writing. A caller that dereferences it ensures that no
+    /// other thread is inside.
     #[inline]
     pub fn with_mut<R>(&self, change: impl FnOnce(*mut T) -> R) -> R {
         change(self.0.get())
     }
 }
 
-/// A value alone on its cache lines, so that writing it slows down no neighbour.
+/// A value alone on its cache lines, so that writing it does not slow down its neighbours.
 ///
 /// 128 bytes: x86-64 fetches lines of 64 in pairs, and some arm64 cores have lines of 128.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,13 +95,13 @@ impl<T: ?Sized> UnsafeCell<T> {
 pub struct CachePadded<T>(T);
 
 impl<T> CachePadded<T> {
-    /// `value`, padded.
+    /// Pads `value`.
     #[must_use]
     pub const fn new(value: T) -> Self {
         Self(value)
     }
 
-    /// The value without its padding.
+    /// Returns the value without its padding.
     pub fn into_inner(self) -> T {
         self.0
     }
@@ -133,7 +136,7 @@ mod tests {
     #[test]
     fn a_cell_gives_what_was_put_in() {
         let cell = UnsafeCell::new(1);
-        // SAFETY: the cell is local to this thread, and no other pointer into it is alive.
+        // SAFETY: the cell is local to this thread, and there is no other pointer into it.
         cell.with_mut(|value| unsafe { *value += 1 });
         // SAFETY: as above.
         assert_eq!(cell.with(|value| unsafe { *value }), 2);
@@ -141,7 +144,7 @@ mod tests {
     }
 }
 
-/// Run under the thread sanitizer, too: it has to see the order of a mutex that had to wait.
+/// Also run under the thread sanitizer, which has to see the order of a mutex after a wait.
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod stress {
     use super::*;
@@ -156,7 +159,7 @@ mod stress {
                     for round in 0..rounds {
                         let mut sum = sum.lock().expect("nobody panics in here");
                         *sum += 1;
-                        // Now and then so long that the others go to sleep.
+                        // Sometimes so long that the other threads go to sleep.
                         if round % 64 == 0 {
                             thread::yield_now();
                         }

@@ -1,14 +1,14 @@
-//! Lines of words with quotes, as configuration files and inline commands have them.
+//! Lines of words with quotes, as in configuration files and inline commands.
 //!
-//! Words are parted by spaces. `"..."` knows the escapes `\n \r \t \b \a \xHH` and takes any other
-//! escaped byte as itself; `'...'` knows only `\'`. A quote may open inside a word, and must be
-//! closed at the end of one. A zero byte ends the line.
+//! Spaces separate words. `"..."` knows the escapes `\n \r \t \b \a \xHH` and takes any other
+//! escaped byte literally; `'...'` knows only `\'`. A quote may open inside a word, and must be
+//! closed at the end of a word. A zero byte ends the line.
 
 use std::fmt;
 
 use crate::hex;
 
-/// A quote was not closed, or something other than a space came right after it closed.
+/// A quote was not closed, or a byte other than a space followed it directly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnbalancedQuotes;
 
@@ -20,10 +20,10 @@ impl fmt::Display for UnbalancedQuotes {
 
 impl std::error::Error for UnbalancedQuotes {}
 
-/// The words of `line`, unquoted.
+/// Splits `line` into its words, unquoted.
 ///
 /// # Errors
-/// [`UnbalancedQuotes`] when a quote is not closed at the end of a word.
+/// [`UnbalancedQuotes`] if a quote is not closed at the end of a word.
 pub fn split(line: &[u8]) -> Result<Vec<Vec<u8>>, UnbalancedQuotes> {
     let end = line.iter().position(|&byte| byte == 0);
     let mut rest = &line[..end.unwrap_or(line.len())];
@@ -39,9 +39,10 @@ pub fn split(line: &[u8]) -> Result<Vec<Vec<u8>>, UnbalancedQuotes> {
     }
 }
 
-/// `bytes` in double quotes, so that [`split`] gives them back and a terminal shows them safely.
+/// Returns `bytes` in double quotes, so that [`split`] returns them unchanged and a terminal shows
+/// them safely.
 ///
-/// What is not printable ASCII becomes an escape.
+/// Bytes that are not printable ASCII become escapes.
 #[must_use]
 pub fn quote(bytes: &[u8]) -> String {
     let mut quoted = String::with_capacity(bytes.len() + 2);
@@ -53,7 +54,7 @@ pub fn quote(bytes: &[u8]) -> String {
     quoted
 }
 
-/// `bytes` as they are where [`split`] gives them back so as one word, else in quotes.
+/// Returns `bytes` unquoted if [`split`] reads them back as one word, otherwise in quotes.
 #[must_use]
 pub fn quote_unless_plain(bytes: &[u8]) -> String {
     let is_plain = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\'' | b'\\');
@@ -90,18 +91,18 @@ fn skip_spaces(line: &[u8]) -> &[u8] {
     &line[start.unwrap_or(line.len())..]
 }
 
-/// What the C library calls a space.
+/// Whether the C library calls this byte a space.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
 }
 
-/// The first word of `line`, which starts with one, and what follows it.
+/// Returns the first word of `line`, which starts with one, and what follows it.
 fn take_word(line: &[u8]) -> Result<(Vec<u8>, &[u8]), UnbalancedQuotes> {
     let mut word = Vec::new();
     let mut rest = line;
     while let Some((&byte, tail)) = rest.split_first() {
         match byte {
-            // Vertical tab and form feed part words only before one, never after.
+            // Vertical tab and form feed separate words only before a word, never after it.
             b' ' | b'\t' | b'\n' | b'\r' => break,
             b'"' => {
                 rest = take_double_quoted(&mut word, tail)?;
@@ -118,7 +119,7 @@ fn take_word(line: &[u8]) -> Result<(Vec<u8>, &[u8]), UnbalancedQuotes> {
     Ok((word, rest))
 }
 
-/// Adds to `word` what stands before the closing quote; gives what follows it.
+/// Appends the text before the closing quote to `word`. Returns what follows it.
 fn take_double_quoted<'line>(
     word: &mut Vec<u8>,
     mut rest: &'line [u8],
@@ -145,7 +146,7 @@ fn take_double_quoted<'line>(
     }
 }
 
-/// Adds to `word` what stands before the closing quote; gives what follows it.
+/// Appends the text before the closing quote to `word`. Returns what follows it.
 fn take_single_quoted<'line>(
     word: &mut Vec<u8>,
     mut rest: &'line [u8],
@@ -184,7 +185,7 @@ fn unescape(escaped: u8) -> u8 {
     }
 }
 
-/// The value of a byte that is a hexadecimal digit.
+/// Returns the value of a hexadecimal digit.
 fn hex_digit(digit: u8) -> u8 {
     match digit {
         b'0'..=b'9' => digit - b'0',

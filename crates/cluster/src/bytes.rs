@@ -1,28 +1,30 @@
-//! Bytes of entries, messages and snapshots: little-endian numbers, and strings with their length in front.
+//! Bytes of entries, messages and snapshots: little-endian numbers, and strings preceded by their
+//! length.
 //!
-//! Whoever reads checks everything: an error, never a panic, and no memory beyond the input's own size.
+//! The reader checks everything. Malformed input gives an error, never a panic, and takes no more
+//! memory than the input's own size.
 
 use std::fmt;
 
 use durability::checksum::crc32c;
 
-/// A string, a document or a secret is not longer than this.
+/// Maximum length of a string, a document or a secret.
 pub const STRING_BYTES_MAX: usize = 1 << 20;
-/// The head of a record: length and sum.
+/// Bytes of a record's head: length and checksum.
 pub const RECORD_HEAD_BYTES: usize = 8;
 
-/// Why bytes are nothing.
+/// Why bytes cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
-    /// They end too soon, or go on.
+    /// They are too short or too long.
     Length,
-    /// The sum is another.
+    /// The checksum does not match.
     Sum,
     /// A newer version wrote them.
     Version(u8),
-    /// Of a kind that is not known here.
+    /// They have an unknown kind.
     Kind(u8),
-    /// A value that cannot be.
+    /// They contain an invalid value.
     Value,
 }
 
@@ -40,62 +42,63 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// Writes.
+/// Appends values to a byte buffer.
 #[derive(Debug, Default)]
 pub struct Writer(pub Vec<u8>);
 
 impl Writer {
-    /// One byte.
+    /// Appends one byte.
     pub fn u8(&mut self, value: u8) -> &mut Self {
         self.0.push(value);
         self
     }
 
-    /// Two bytes.
+    /// Appends two bytes.
     pub fn u16(&mut self, value: u16) -> &mut Self {
         self.0.extend_from_slice(&value.to_le_bytes());
         self
     }
 
-    /// Four bytes.
+    /// Appends four bytes.
     pub fn u32(&mut self, value: u32) -> &mut Self {
         self.0.extend_from_slice(&value.to_le_bytes());
         self
     }
 
-    /// Eight bytes.
+    /// Appends eight bytes.
     pub fn u64(&mut self, value: u64) -> &mut Self {
         self.0.extend_from_slice(&value.to_le_bytes());
         self
     }
 
-    /// Bytes whose number is known.
+    /// Appends bytes whose number the reader knows.
     pub fn raw(&mut self, bytes: &[u8]) -> &mut Self {
         self.0.extend_from_slice(bytes);
         self
     }
 
-    /// Bytes with their length in front; cut off at [`STRING_BYTES_MAX`], which whoever takes them in checks before.
+    /// Appends bytes preceded by their length. Cuts them off at [`STRING_BYTES_MAX`]; code that
+    /// accepts strings checks the length before.
     pub fn string(&mut self, bytes: &[u8]) -> &mut Self {
         let bytes = &bytes[..bytes.len().min(STRING_BYTES_MAX)];
         self.u32(u32::try_from(bytes.len()).unwrap_or(0)).raw(bytes)
     }
 
-    /// How many follow.
+    /// Appends the number of items that follow.
     pub fn count(&mut self, count: usize) -> &mut Self {
         self.u32(u32::try_from(count).unwrap_or(u32::MAX))
     }
 }
 
-/// Reads.
+/// Reads values from bytes.
 #[derive(Debug)]
 pub struct Reader<'b>(pub &'b [u8]);
 
 impl<'b> Reader<'b> {
-    /// Reads bytes that begin with a version, up to `newest`.
+    /// Starts to read bytes that begin with a version, up to `newest`.
     ///
     /// # Errors
-    /// Where there is none, or it is not known.
+    /// If the version is missing or unknown.
     pub fn versioned(bytes: &'b [u8], newest: u8) -> Result<Self, Malformed> {
         let mut reader = Self(bytes);
         match reader.u8()? {
@@ -104,62 +107,62 @@ impl<'b> Reader<'b> {
         }
     }
 
-    /// So many bytes.
+    /// Reads `count` bytes.
     ///
     /// # Errors
-    /// Where there are fewer.
+    /// If there are fewer.
     pub fn raw(&mut self, count: usize) -> Result<&'b [u8], Malformed> {
         let (bytes, rest) = self.0.split_at_checked(count).ok_or(Malformed::Length)?;
         self.0 = rest;
         Ok(bytes)
     }
 
-    /// As [`Reader::raw`], with the number in the type.
+    /// Like [`Reader::raw`], with the number in the type.
     ///
     /// # Errors
-    /// Where there are fewer.
+    /// If there are fewer.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let mut array = [0; N];
         array.copy_from_slice(self.raw(N)?);
         Ok(array)
     }
 
-    /// One byte.
+    /// Reads one byte.
     ///
     /// # Errors
-    /// Where there is none.
+    /// If there is none.
     pub fn u8(&mut self) -> Result<u8, Malformed> {
         Ok(u8::from_le_bytes(self.array()?))
     }
 
-    /// Two bytes.
+    /// Reads two bytes.
     ///
     /// # Errors
-    /// Where there are fewer.
+    /// If there are fewer.
     pub fn u16(&mut self) -> Result<u16, Malformed> {
         Ok(u16::from_le_bytes(self.array()?))
     }
 
-    /// Four bytes.
+    /// Reads four bytes.
     ///
     /// # Errors
-    /// Where there are fewer.
+    /// If there are fewer.
     pub fn u32(&mut self) -> Result<u32, Malformed> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
-    /// Eight bytes.
+    /// Reads eight bytes.
     ///
     /// # Errors
-    /// Where there are fewer.
+    /// If there are fewer.
     pub fn u64(&mut self) -> Result<u64, Malformed> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    /// 0 or 1.
+    /// Reads 0 or 1.
     ///
     /// # Errors
-    /// Where it is neither.
+    /// If it is neither.
     pub fn bool(&mut self) -> Result<bool, Malformed> {
         match self.u8()? {
             0 => Ok(false),
@@ -168,10 +171,10 @@ impl<'b> Reader<'b> {
         }
     }
 
-    /// Bytes with their length in front.
+    /// Reads bytes preceded by their length.
     ///
     /// # Errors
-    /// Where they are longer than they may be, or than what is there.
+    /// If the length exceeds the maximum or the available bytes.
     pub fn string(&mut self) -> Result<&'b [u8], Malformed> {
         let length = self.u32()? as usize;
         if length > STRING_BYTES_MAX {
@@ -180,19 +183,19 @@ impl<'b> Reader<'b> {
         self.raw(length)
     }
 
-    /// A string of text.
+    /// Reads a string of text.
     ///
     /// # Errors
-    /// Where it is no UTF-8.
+    /// If it is not UTF-8.
     pub fn text(&mut self) -> Result<String, Malformed> {
         let bytes = self.string()?.to_vec();
         String::from_utf8(bytes).map_err(|_| Malformed::Value)
     }
 
-    /// How many follow, each of at least one byte.
+    /// Reads the number of items that follow, each of at least one byte.
     ///
     /// # Errors
-    /// Where so many cannot follow.
+    /// If the remaining bytes are fewer.
     pub fn count(&mut self) -> Result<usize, Malformed> {
         let count = self.u32()? as usize;
         if count > self.0.len() {
@@ -201,10 +204,10 @@ impl<'b> Reader<'b> {
         Ok(count)
     }
 
-    /// The end.
+    /// Checks that the end is reached.
     ///
     /// # Errors
-    /// Where there is more.
+    /// If bytes remain.
     pub fn end(&self) -> Result<(), Malformed> {
         match self.0.is_empty() {
             true => Ok(()),
@@ -213,7 +216,7 @@ impl<'b> Reader<'b> {
     }
 }
 
-/// A body as a record: its length and its sum in front.
+/// Returns a body as a record, preceded by its length and its checksum.
 #[must_use]
 pub fn record(body: &[u8]) -> Vec<u8> {
     let mut writer = Writer(Vec::with_capacity(RECORD_HEAD_BYTES + body.len()));
@@ -221,10 +224,10 @@ pub fn record(body: &[u8]) -> Vec<u8> {
     writer.0
 }
 
-/// Takes a record off the front.
+/// Takes a record from the front.
 ///
 /// # Errors
-/// Where there is no whole one, or its sum is wrong.
+/// If it is incomplete or its checksum is wrong.
 pub fn take_record<'b>(bytes: &mut &'b [u8]) -> Result<&'b [u8], Malformed> {
     let mut reader = Reader(bytes);
     let (length, expected) = (reader.u32()? as usize, reader.u32()?);
@@ -236,7 +239,7 @@ pub fn take_record<'b>(bytes: &mut &'b [u8]) -> Result<&'b [u8], Malformed> {
     Ok(body)
 }
 
-/// The sum goes over the length too: a run of zeroes is no record.
+/// Computes the checksum. It covers the length too, so a run of zeroes is not a valid record.
 fn sum(body: &[u8]) -> u32 {
     let length = (body.len() as u64).to_le_bytes();
     durability::checksum::append(crc32c(&length), body)

@@ -1,6 +1,7 @@
-//! The control log, as the rest of the server sees it: entries in one order, agreed on by a majority of voters.
+//! The control log as the rest of the server sees it: entries in one order, agreed on by a majority
+//! of voters.
 //!
-//! The room `consensus` has one of Raft, and the simulation one of its own.
+//! The room `consensus` implements it with Raft, and the simulation has its own implementation.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,21 +10,21 @@ use std::sync::Arc;
 use crate::entry::Proposal;
 use crate::state::{Applied, ControlState};
 
-/// A node in the eyes of Raft: the index of the entry by which it joined. Never used twice.
+/// The identity of a node in Raft: the index of the entry by which it joined. Never reused.
 pub type RaftId = u64;
 
-/// Why nothing can be proposed or read just now.
+/// Why the log cannot accept a proposal or a read at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unavailable {
-    /// Another voter is the leader, as far as is known.
+    /// Another voter is the leader, as far as this node knows.
     NotLeader(Option<RaftId>),
-    /// No majority answers. What was proposed may still be applied.
+    /// No majority answers. The proposal may still be applied.
     NoMajority,
     /// A node of the group does not know entries of this level yet.
     Level(u16),
-    /// The files of this node's log cannot be written.
+    /// This node cannot write the files of its log.
     CannotWrite,
-    /// The log has ended: the server stops, or there was an entry that it does not know.
+    /// The log has ended: the server stops, or it met an unknown entry.
     Ended,
 }
 
@@ -45,43 +46,44 @@ impl fmt::Display for Unavailable {
 
 impl std::error::Error for Unavailable {}
 
-/// Who takes part.
+/// The nodes that take part in the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Membership {
-    /// Those whose majority decides.
+    /// The nodes whose majority decides.
     pub voters: BTreeSet<RaftId>,
-    /// Those that are only told.
+    /// The nodes that only receive the log.
     pub learners: BTreeSet<RaftId>,
-    /// A change of voters goes on.
+    /// Whether a change of voters is in progress.
     pub is_changing: bool,
 }
 
 /// See the module.
 pub trait ControlLog {
-    /// Proposes an entry, and waits until it was applied here.
+    /// Proposes an entry, and waits until it is applied here.
     ///
     /// # Errors
-    /// Where it was not, or nobody knows: it may be proposed again with the same request id.
+    /// If it was not applied, or the result is unknown. The caller may propose it again with the
+    /// same request id.
     fn propose(&self, proposal: &Proposal) -> Result<Applied, Unavailable>;
 
-    /// The state, as of an index that no entry committed before this call is above.
+    /// Returns a state that includes every entry committed before this call.
     ///
     /// # Errors
-    /// Where no majority confirms it.
+    /// If no majority confirms it.
     fn read_barrier(&self) -> Result<Arc<ControlState>, Unavailable>;
 
-    /// The newest state that is known here; it may be old.
+    /// Returns the newest state known here, which may be old.
     fn watch(&self) -> Arc<ControlState>;
 
-    /// Who takes part, as far as is known here.
+    /// Returns the membership as known here.
     fn membership(&self) -> Membership;
 
-    /// Changes who votes, one change at a time. Everybody named must have joined.
+    /// Changes the voters, one change at a time. All named nodes must have joined.
     ///
     /// # Errors
-    /// Where it was not done, or a change goes on.
+    /// If the change failed, or another change is in progress.
     fn change_voters(&self, voters: &BTreeSet<RaftId>) -> Result<(), Unavailable>;
 
-    /// Whether this node leads, and a quorum has confirmed so within one election.
+    /// Whether this node leads, and a quorum confirmed that within one election timeout.
     fn has_quorum_lease(&self) -> bool;
 }

@@ -1,13 +1,14 @@
-//! The directives that are set for all nodes of a group: one document of its control state.
+//! The directives that are set for all nodes of a group: one document of the control state.
 //!
-//! The server says what they mean. The node timeout is read here, since leases and who waits for them go by it.
+//! The server interprets them. Only the node timeout is read here, because leases and the waits for
+//! them depend on it.
 //!
 //! ```text
 //!   CONFIG SET 1,500 after 15,000 ─► node timeout 1,500, before 15,000 ──── no lease of 15,000 can stand ─► node timeout 1,500
 //! ```
 //!
-//! Invariant: who is elected has applied all that was committed, and so knows the longest time for which a lease may count by any of
-//! the values that were set, also where it was started just now.
+//! Invariant: an elected leader has applied all committed entries. So it knows the longest time for
+//! which a lease may count by any value that was set, even if it was only just started.
 
 use std::collections::BTreeMap;
 
@@ -15,17 +16,17 @@ use crate::bytes::{Malformed, Reader, Writer};
 use crate::entry::Entry;
 use crate::state::{ControlState, DocumentKind};
 
-/// The one document of its kind.
+/// Name of the only document of its kind.
 pub const NAME: &[u8] = b"";
-/// The directive that all times of a group come from.
+/// The directive from which all times of a group derive.
 pub const NODE_TIMEOUT: &str = "cluster-node-timeout";
-/// Is no directive: the longest that the node timeout was before, as long as leases of then may stand.
+/// Not a directive: the longest earlier node timeout, kept while leases of that time may stand.
 pub const TIMEOUT_BEFORE: &str = "cluster-node-timeout before";
 
 /// Names and values.
 pub type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// As bytes.
+/// Encodes names and values.
 #[must_use]
 pub fn encode(pairs: &Pairs) -> Vec<u8> {
     let mut writer = Writer::default();
@@ -36,10 +37,10 @@ pub fn encode(pairs: &Pairs) -> Vec<u8> {
     writer.0
 }
 
-/// From bytes.
+/// Decodes names and values.
 ///
 /// # Errors
-/// What they are not.
+/// The bytes are malformed.
 pub fn decode(bytes: &[u8]) -> Result<Pairs, Malformed> {
     let mut reader = Reader(bytes);
     let count = reader.count()?;
@@ -49,7 +50,7 @@ pub fn decode(bytes: &[u8]) -> Result<Pairs, Malformed> {
     Ok(pairs)
 }
 
-/// Those that are set, and the version of the document.
+/// Returns the version of the document and the directives that are set.
 #[must_use]
 pub fn of_state(state: &ControlState) -> (u64, Pairs) {
     let document = state.documents.get(&(DocumentKind::Config, NAME.to_vec()));
@@ -58,19 +59,19 @@ pub fn of_state(state: &ControlState) -> (u64, Pairs) {
     })
 }
 
-/// What the control state says of the node timeout.
+/// The node timeout according to the control state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeTimeout {
-    /// Of the document that says so.
+    /// Version of the document that holds it.
     pub version: u64,
-    /// In milliseconds, where it is set for all nodes.
+    /// The timeout in milliseconds, or `None` if it is not set for all nodes.
     pub set_ms: Option<u64>,
-    /// The longest that it was before, as long as leases of then may stand.
+    /// The longest earlier timeout, while leases of that time may stand.
     pub before_ms: Option<u64>,
 }
 
 impl NodeTimeout {
-    /// See the type.
+    /// Reads the node timeout from a state.
     #[must_use]
     pub fn of_state(state: &ControlState) -> Self {
         let (version, pairs) = of_state(state);
@@ -81,7 +82,7 @@ impl NodeTimeout {
         }
     }
 
-    /// The longest time for which a lease may count by what was set.
+    /// Returns the longest time for which a lease may count by the values that were set.
     #[must_use]
     pub fn longest_ms(&self) -> u64 {
         self.set_ms.max(self.before_ms).unwrap_or(0)
@@ -93,7 +94,8 @@ fn number(pairs: &Pairs, name: &str) -> Option<u64> {
     std::str::from_utf8(value).ok()?.trim().parse().ok()
 }
 
-/// Those that were `known` become `new`: a longer node timeout of before is kept. `own_ms` is what it was where it was never set.
+/// Replaces the directives `known` by `new`: keeps an earlier node timeout that is longer. `own_ms`
+/// is the timeout if it was never set.
 pub fn keep_timeout_before(known: &Pairs, new: &mut Pairs, own_ms: u64) {
     let Some(new_ms) = number(new, NODE_TIMEOUT) else {
         return;
@@ -106,7 +108,8 @@ pub fn keep_timeout_before(known: &Pairs, new: &mut Pairs, own_ms: u64) {
     };
 }
 
-/// The entry by which leases may stand that count so long, and no longer ones but by what is set.
+/// Returns the entry that records `before_ms` as the longest earlier timeout by which leases may
+/// stand, or removes that record.
 #[must_use]
 pub fn timeout_before(state: &ControlState, before_ms: Option<u64>) -> Entry {
     let (expected_version, mut pairs) = of_state(state);

@@ -1,4 +1,4 @@
-//! Whether the clock of another node goes as fast as this one's: what a lease counts on.
+//! Detects whether another node's clock runs at the same rate as this one's, which leases rely on.
 //!
 //! ```text
 //!   heartbeat: sent at its 5,000 ─────► heard at 7,003: 2,003 apart ─┐ the least of a window: what the way took least of
@@ -6,18 +6,20 @@
 //!   window 1: 2,001   window 2: 2,001   window 3: 2,301   ─► 300 ms in 30 s: a hundredth too slow
 //! ```
 //!
-//! What a heartbeat takes on its way only adds, so the least of many tells how far the clocks are apart. How far that is does
-//! not matter; that it stays so does. A clock that stood still once is off for one window.
+//! A heartbeat's delay only adds to the difference, so the minimum of many shows how far the clocks
+//! are apart. The difference itself does not matter, but it must not change. A clock that stood
+//! still once is off for one window.
 
 use std::collections::BTreeMap;
 
 use crate::state::NodeId;
 
-/// A clock that is off by more parts in a million is not trusted: a half of a hundredth. A lease bears two hundredths.
+/// Maximum trusted deviation of a clock, in parts per million: half a percent. A lease tolerates
+/// two percent.
 pub const DRIFT_PPM_MAX: u64 = 5_000;
-/// A window has so many node timeouts, ...
+/// Length of a window in node timeouts, ...
 const WINDOW_TIMEOUTS: u64 = 20;
-/// ... and is no shorter than this: a way that takes longer for a while is no drift.
+/// ... and its minimum: a temporarily longer delay is not drift.
 const WINDOW_MS_MIN: u64 = 30_000;
 
 /// See the module.
@@ -37,7 +39,7 @@ struct Watched {
 }
 
 impl Drift {
-    /// Nothing is known.
+    /// Creates a detector that knows no clocks.
     #[must_use]
     pub fn new(node_timeout_ms: u64) -> Self {
         Self {
@@ -46,7 +48,8 @@ impl Drift {
         }
     }
 
-    /// A heartbeat was heard that a node sent then by its clock. By how much that is off, where this is found out now.
+    /// Notes a heartbeat and the time at which the node sent it, by its own clock. Returns the
+    /// deviation of that clock if this call determined it.
     pub fn note(
         &mut self,
         node: NodeId,
@@ -64,7 +67,8 @@ impl Drift {
         };
         let watched = self.nodes.entry(node).or_insert(fresh);
         let silence_ms = now_ms.saturating_sub(watched.began_ms);
-        // Another start may be on another machine; and what was not heard for long is not one window.
+        // A restarted node may be on another machine; and a time of silence is not part of one
+        // window.
         if watched.start_count != start_count || silence_ms > 2 * self.window_ms {
             let ppm = watched.ppm;
             *watched = fresh;
@@ -86,20 +90,21 @@ impl Drift {
         Some(ppm)
     }
 
-    /// By how many parts in a million the clock of a node is behind this one's, as far as is known.
+    /// Returns by how many parts per million a node's clock lags behind this one's, as far as
+    /// known.
     #[must_use]
     pub fn ppm(&self, node: NodeId) -> i64 {
         self.nodes.get(&node).map_or(0, |watched| watched.ppm)
     }
 
-    /// Whether it is off by so much that no lease is trusted.
+    /// Whether a node's clock deviates so much that it gets no lease.
     #[must_use]
     pub fn is_off(&self, node: NodeId) -> bool {
         is_off(self.ppm(node))
     }
 }
 
-/// Whether a clock that is off by so many parts in a million is not trusted.
+/// Whether a clock with this deviation in parts per million is not trusted.
 #[must_use]
 pub fn is_off(ppm: i64) -> bool {
     ppm.unsigned_abs() > DRIFT_PPM_MAX
@@ -115,7 +120,8 @@ mod tests {
 
     const NODE: NodeId = NodeId([1; 20]);
 
-    /// Heartbeats of five minutes, each 100 ms, from a clock that goes so fast, over a way that takes 1 to 90 ms.
+    /// Feeds heartbeats of five minutes, one per 100 ms, from a clock of this rate, with a delay of
+    /// 1 to 90 ms.
     fn watched(per_million: i64) -> (Drift, Vec<i64>) {
         let mut drift = Drift::new(1_500);
         let mut found = Vec::new();
@@ -165,14 +171,15 @@ mod tests {
     fn heartbeats_that_came_late_for_a_while_are_no_drift() {
         let mut drift = Drift::new(1_500);
         for beat in 0..2_000_u64 {
-            // For ten seconds all come three seconds late.
+            // For ten seconds all heartbeats arrive three seconds late.
             let late_ms = if (500..600).contains(&beat) { 3_000 } else { 0 };
             let found = drift.note(NODE, 3, beat * 100, 70_000 + beat * 100 + late_ms);
             assert!(!is_off(found.unwrap_or(0)), "{beat}: {found:?}");
         }
     }
 
-    /// A primary in term 1 of the only shard, and what it says while its clock goes so fast; whether it is given leases.
+    /// Whether a leader grants leases to the primary of the only shard, in term 1, whose clock has
+    /// this rate.
     fn is_trusted(per_million: i64) -> bool {
         let shard = ShardId(0);
         let mut state = ControlState::default();

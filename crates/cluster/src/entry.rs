@@ -1,4 +1,4 @@
-//! What the control log holds: typed entries, each with a request id and the state that it expects.
+//! Entries of the control log: typed, each with a request id and the state that it expects.
 //!
 //! ```text
 //!   version u8 │ request id 16 bytes │ kind u8 │ fields of the kind
@@ -13,143 +13,144 @@ use crate::state::{
     CopyKind, DocumentKind, Drain, LogEnd, NodeId, NodeRecord, Shard, ShardId, TEXT_BYTES_MAX,
 };
 
-/// The version of entries that this server writes, and the highest that it reads.
+/// The version of entries that this server writes, and the highest that it can read.
 pub const VERSION: u8 = 1;
 
-/// Names a request: repeated, it is done once.
+/// Identifies a request: if it is repeated, it is applied once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub [u8; 16]);
 
-/// An entry with the request that it is of.
+/// An entry with the id of its request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proposal {
-    /// Which request.
+    /// The request.
     pub request: RequestId,
-    /// What is to change.
+    /// The change.
     pub entry: Entry,
 }
 
-/// What is to change.
+/// A change of the control state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// A node joins; its Raft id is the index of this entry, but for who begins the group.
+    /// A node joins. Its Raft id is the index of this entry, except for the founder of the group.
     Join {
-        /// Its name for good.
+        /// Its permanent name.
         node: NodeId,
-        /// What it says of itself.
+        /// The node's record about itself.
         record: NodeRecord,
     },
-    /// A node leaves, and with it its copies. A primary does not.
+    /// A node leaves the group together with its copies. Refused for a primary.
     Leave {
-        /// Which.
+        /// The node.
         node: NodeId,
     },
-    /// A node says anew what it is and where.
+    /// A node updates its record.
     Node {
-        /// Which.
+        /// The node.
         node: NodeId,
-        /// With a start count that is not lower.
+        /// The record, with a start count that is not lower than before.
         record: NodeRecord,
     },
-    /// A node is not heard any more, or is again.
+    /// A node is not heard any more, or is heard again.
     NodeState {
-        /// Which.
+        /// The node.
         node: NodeId,
-        /// Whether it is gone.
+        /// Whether it counts as failed.
         is_failed: bool,
     },
     /// A shard or its members change.
     Shard {
-        /// Which.
+        /// The shard.
         shard: ShardId,
-        /// The index of the last entry about it.
+        /// The index of the last entry about the shard.
         expected_epoch: u64,
-        /// How.
+        /// The change.
         change: ShardChange,
     },
     /// A member becomes the primary.
     Promote {
-        /// Of which shard.
+        /// The shard.
         shard: ShardId,
         /// The term before.
         expected_term: u64,
-        /// The index of the last entry about it.
+        /// The index of the last entry about the shard.
         expected_epoch: u64,
         /// The new term.
         term: u64,
-        /// Who.
+        /// The new primary.
         primary: NodeId,
-        /// Where its log ended when it was sealed: it takes office only there.
+        /// Where its log ended when it was sealed: it takes office only with this end.
         end: LogEnd,
     },
-    /// A user, a library or a directive, whole; none to remove it.
+    /// A user, a library or a directive is replaced as a whole, or removed.
     Document {
-        /// Which kind.
+        /// The kind of document.
         kind: DocumentKind,
         /// Its name.
         name: Vec<u8>,
-        /// The version that it has now; 0 where there is none.
+        /// Its present version; 0 if it does not exist.
         expected_version: u64,
-        /// What it is from now on.
+        /// Its new body, or `None` to remove it.
         body: Option<Vec<u8>>,
     },
-    /// The next secret of links.
+    /// The secret of links is replaced.
     Secret {
-        /// The version that it has now.
+        /// Its present version.
         expected_version: u64,
-        /// The secret.
+        /// The new secret.
         body: Vec<u8>,
     },
     /// All members know this level: entries of it may be written.
     FeatureLevel {
-        /// Rises.
+        /// The new level, which is higher.
         level: u16,
     },
-    /// The group goes on after a forced recovery.
+    /// The group continues after a forced recovery.
     Incarnation {
-        /// Rises.
+        /// The new incarnation, which is higher.
         incarnation: u64,
     },
     /// Hash slots get another owner, all or none.
     Slots {
-        /// First and last of each range; no slot twice.
+        /// First and last slot of each range; no slot occurs twice.
         ranges: Vec<SlotRange>,
-        /// Who owns all of them; nobody where none.
+        /// The present owner of all of them, or `None`.
         expected: Option<ShardId>,
-        /// Who owns them from now on.
+        /// The new owner, or `None`.
         owner: Option<ShardId>,
     },
-    /// Hash slots that were copied go over to another shard, all or none, if nothing of either shard has changed since the
-    /// copy was begun.
+    /// Copied hash slots go to another shard, all or none, if neither shard has changed since the
+    /// copy began.
     Move {
-        /// First and last of each range; no slot twice.
+        /// First and last slot of each range; no slot occurs twice.
         ranges: Vec<SlotRange>,
-        /// Who owns all of them, and the index of the last entry about it.
+        /// The present owner of all of them, and the index of the last entry about it.
         from: (ShardId, u64),
-        /// Who owns them from now on, and the index of the last entry about it.
+        /// The new owner, and the index of the last entry about it.
         to: (ShardId, u64),
     },
-    /// A node leads nothing from here on, or may again.
+    /// A node stops leading, or may lead again.
     Drain {
-        /// Which.
+        /// The node.
         node: NodeId,
-        /// How much less it does.
+        /// Its new drain state.
         drain: Drain,
     },
-    /// No move from or to a shard comes any more that was begun before: what was copied there may be removed.
+    /// No earlier move from or to a shard can still be applied: keys that were copied for one may
+    /// be removed.
     EndMoves {
-        /// Which shard.
+        /// The shard.
         shard: ShardId,
     },
 }
 
-/// Hash slots: the first and the last.
+/// A range of hash slots: the first and the last.
 pub type SlotRange = (u16, u16);
 
 /// A change of one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShardChange {
-    /// It begins, with one member that is its primary in term 1.
+    /// The shard is created with one member, its primary in term 1.
     Create {
         /// The member.
         primary: NodeId,
@@ -158,29 +159,29 @@ pub enum ShardChange {
         /// Whether writes wait for a majority.
         is_quorum: bool,
     },
-    /// A member more: from here on both sets have to agree.
+    /// A member is added: from here on both sets have to agree.
     Add {
-        /// Who.
+        /// The node.
         node: NodeId,
-        /// What it keeps.
+        /// What its copy holds.
         kind: CopyKind,
     },
-    /// A member less: from here on both sets have to agree.
+    /// A member is removed: from here on both sets have to agree.
     Remove {
-        /// Who; not the primary.
+        /// The node, which is not the primary.
         node: NodeId,
     },
-    /// The new set has what the old one had: it stands alone.
+    /// The new set has all that the old one had: it decides alone.
     Finish,
-    /// Whether writes wait for a majority.
+    /// Whether writes wait for a majority is changed.
     SetQuorum {
-        /// Whether.
+        /// The new setting.
         is_quorum: bool,
     },
 }
 
 impl Proposal {
-    /// As bytes.
+    /// Encodes the proposal.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::default();
@@ -189,10 +190,10 @@ impl Proposal {
         writer.0
     }
 
-    /// From bytes.
+    /// Decodes a proposal.
     ///
     /// # Errors
-    /// Where they are none, or of a newer version.
+    /// If the bytes are malformed or of a newer version.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::versioned(bytes, VERSION)?;
         let request = RequestId(reader.array()?);
@@ -203,7 +204,7 @@ impl Proposal {
 }
 
 impl Entry {
-    /// A node is to have a copy of the data of a shard, if that is as it is here.
+    /// Returns the entry that gives a node a data copy of a shard, if the shard is unchanged.
     #[must_use]
     pub fn add_data_copy(shard_id: ShardId, shard: &Shard, node: NodeId) -> Self {
         Self::Shard {
@@ -216,8 +217,8 @@ impl Entry {
         }
     }
 
-    /// The level from which on all nodes know it. Before that it is not proposed: a node that does not know an entry applies
-    /// nothing more.
+    /// Returns the level from which all nodes know the entry. It is not proposed before: a node
+    /// that meets an unknown entry applies nothing more.
     #[must_use]
     pub fn level(&self) -> u16 {
         match self {
@@ -237,7 +238,7 @@ impl Entry {
         }
     }
 
-    /// Whether all of it is within what may be kept.
+    /// Whether all parts are within their limits.
     #[must_use]
     pub fn is_within_limits(&self) -> bool {
         match self {
@@ -423,10 +424,10 @@ pub fn encode_ranges(writer: &mut Writer, ranges: &[SlotRange]) {
     }
 }
 
-/// Reads what [`encode_ranges`] wrote. Whether they are ranges [`are_ranges`] says.
+/// Reads what [`encode_ranges`] wrote. [`are_ranges`] checks whether they are valid ranges.
 ///
 /// # Errors
-/// Where there are fewer than is said, or more than there are hash slots.
+/// If there are fewer than announced, or more than there are hash slots.
 pub fn decode_ranges(reader: &mut Reader<'_>) -> Result<Vec<SlotRange>, Malformed> {
     let count = reader.count()?;
     if count > HASH_SLOTS {
@@ -444,7 +445,7 @@ fn optional_shard(reader: &mut Reader<'_>) -> Result<Option<ShardId>, Malformed>
     })
 }
 
-/// Whether they are ranges of hash slots, none of which is in two of them.
+/// Whether all are ranges of hash slots, without a slot in two of them.
 #[must_use]
 pub fn are_ranges(ranges: &[SlotRange]) -> bool {
     let mut sorted = ranges.to_vec();

@@ -1,4 +1,5 @@
-//! For how long leases count that others may hold, as a voter knows it: so long it waits where it is elected.
+//! How long leases that others may hold still count, as a voter knows it. After its election the
+//! voter waits that long.
 //!
 //! ```text
 //!   replies of a leader:   15,000 … 15,000   1,500 … 1,500 ───────────────── 1,500   elected
@@ -6,8 +7,9 @@
 //! ```
 //!
 //! Invariants
-//!  1. What a leader said last counts for good: who is not heard goes on granting.
-//!  2. What it said before counts for one lease more, and an election. Then none of those stands.
+//!  1. The last value that a leader stated counts permanently: a leader that is not heard keeps
+//!     granting.
+//!  2. An earlier value counts for one more lease and an election. After that no such lease stands.
 
 use std::collections::BTreeMap;
 
@@ -18,12 +20,12 @@ use crate::times::Times;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KnownLeases {
     told_ms: Option<u64>,
-    /// By their length: until when one of it may stand.
+    /// By lease length: until when a lease of that length may stand.
     older: BTreeMap<u64, u64>,
 }
 
 impl KnownLeases {
-    /// A leader says that its leases count so long.
+    /// Notes that a leader states the length of its leases.
     pub(crate) fn note(&mut self, lease_ms: u64, now_ms: u64) {
         match self.told_ms.replace(lease_ms) {
             Some(told_ms) if told_ms != lease_ms => self.note_last(told_ms, now_ms),
@@ -31,7 +33,7 @@ impl KnownLeases {
         }
     }
 
-    /// Nothing is granted for so long any more.
+    /// Notes that leases of this length are not granted any more.
     pub(crate) fn note_last(&mut self, lease_ms: u64, now_ms: u64) {
         let until_ms = now_ms + Times::of(lease_ms).may_stand_ms();
         let known_ms = self.older.entry(lease_ms).or_insert(until_ms);
@@ -39,7 +41,7 @@ impl KnownLeases {
         self.older.retain(|_, until_ms| now_ms < *until_ms);
     }
 
-    /// The longest that may stand, as far as is known.
+    /// Returns the longest lease that may stand, as far as known.
     #[must_use]
     pub(crate) fn longest_ms(&self, now_ms: u64) -> Option<u64> {
         let may_stand = |until_ms| now_ms < until_ms && !is_on(Bug::ShorterLeaseOnly);
@@ -58,7 +60,7 @@ mod tests {
         let mut known = KnownLeases::default();
         assert_eq!(known.longest_ms(0), None);
         known.note(15_000, 0);
-        // A leader that is not heard goes on granting.
+        // A leader that is not heard keeps granting.
         assert_eq!(known.longest_ms(1_000_000), Some(15_000));
         known.note(9_000, 1_000_000);
         known.note(1_500, 1_001_000);

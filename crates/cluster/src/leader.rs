@@ -1,4 +1,5 @@
-//! The control leader's part: who was heard when, leases, and the way from silence to a new primary.
+//! The control leader's part: when each node was heard, leases, and the steps from silence to a new
+//! primary.
 //!
 //! ```text
 //!              silence for a node timeout, a restart, a seal that is there already
@@ -8,8 +9,8 @@
 //!     └────────────── promote proposed ◄──── enough answers ◄──── sealing: seal(term + 1) to all members
 //! ```
 //!
-//! Every voter hears heartbeats, so that it knows the nodes when it is elected. Only who leads answers, grants and seals,
-//! and only while a quorum has confirmed it within one election.
+//! Every voter receives heartbeats, so that it knows the nodes when it is elected. Only the leader
+//! answers, grants and seals, and only while a quorum has confirmed it within one election timeout.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,28 +23,28 @@ use crate::planted::{Bug, is_on};
 use crate::state::{ControlState, CopyKind, LEVEL_OF_LEASE_TIMES, NodeId, Shard, ShardId};
 use crate::times::Times;
 
-/// What the leader asks for.
+/// What the leader asks the server to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// An entry for the control log.
+    /// To propose an entry for the control log.
     Propose(Entry),
-    /// A message to a member.
+    /// To send a seal to a member.
     Seal {
-        /// To whom.
+        /// The member.
         to: NodeId,
-        /// What.
+        /// The seal.
         seal: Seal,
     },
-    /// A message to a member that lacks what a copy of the log alone has.
+    /// To send a fetch to a member that lacks the tail of a log-only copy.
     Fetch {
-        /// To whom.
+        /// The member.
         to: NodeId,
-        /// What.
+        /// The fetch.
         fetch: Fetch,
     },
 }
 
-/// What is known of a node.
+/// What the leader knows of a node.
 #[derive(Clone, Debug)]
 struct Heard {
     at_ms: u64,
@@ -52,14 +53,14 @@ struct Heard {
     copies: Vec<CopyStatus>,
 }
 
-/// A shard that is being sealed.
+/// The sealing of a shard.
 #[derive(Clone, Debug)]
 struct Round {
     seal: Seal,
     began_ms: u64,
     asked_ms: u64,
     proposed_ms: Option<u64>,
-    /// When a member was last told to get what a copy of the log alone has more.
+    /// When a member was last asked to fetch the tail of a log-only copy.
     fetched_ms: Option<u64>,
     answers: BTreeMap<NodeId, SealAnswer>,
 }
@@ -68,40 +69,43 @@ struct Round {
 #[derive(Debug)]
 pub struct Leader {
     times: Times,
-    /// Whoever was not heard at all counts as heard then.
+    /// A node that was never heard counts as heard at this time.
     started_ms: u64,
     /// Since when it leads.
     elected_ms: Option<u64>,
-    /// For how long leases count that others granted.
+    /// How long leases count that other leaders granted.
     known: KnownLeases,
-    /// And for how long at most by the control state.
+    /// The longest such lease according to the control state.
     stated_ms: u64,
-    /// Those of the leaders before, by the longest of their leases that was known when this one was elected.
+    /// The times of earlier leaders, from their longest lease that was known at this leader's
+    /// election.
     others_times: Times,
-    /// As which leader of the control log it leads, or led last.
+    /// The reign in which it leads, or led last.
     reign: Option<Reign>,
     heard: BTreeMap<NodeId, Heard>,
-    /// When a node was first among those of the state: it cannot have been heard before.
+    /// When a node first appeared in the state: it cannot have been heard before.
     met: BTreeMap<NodeId, u64>,
     /// Until when a lease of a shard may stand, by this clock.
     granted: BTreeMap<ShardId, u64>,
     rounds: BTreeMap<ShardId, Round>,
-    /// Where the log of a primary ended when it knew of a change of its members: the epoch of that, and the sequence.
+    /// Where a primary's log ended when the primary knew of a change of its members: the change's
+    /// epoch, and the sequence.
     changes: BTreeMap<ShardId, (u64, u64)>,
-    /// What was said of a node's state last, and when.
+    /// When a change of a node's state was last proposed.
     marked: BTreeMap<NodeId, u64>,
-    /// Who votes, and since when by what is known here.
+    /// The voters, and since when this node knows them.
     voters: (BTreeSet<NodeId>, u64),
-    /// To which leader a voter said last when it acknowledged those before, and when that was at the latest, by this clock.
+    /// The reign to which a voter last reported its acknowledgement of earlier leaders, and the
+    /// latest possible time of that acknowledgement, by this clock.
     reports: BTreeMap<NodeId, (Reign, u64)>,
-    /// How fast the clocks of others go.
+    /// How fast the clocks of other nodes run.
     drift: Drift,
-    /// What was found out of them, and nobody was told yet.
+    /// New judgements of clocks that were not taken yet.
     judged: Vec<(NodeId, i64)>,
 }
 
 impl Leader {
-    /// A voter that does not lead.
+    /// Creates a voter that does not lead.
     #[must_use]
     pub fn new(times: Times, now_ms: u64) -> Self {
         Self {
@@ -125,26 +129,29 @@ impl Leader {
         }
     }
 
-    /// Who votes. A leader before may have had its quorum of others until shortly before this was known.
+    /// Sets the voters. An earlier leader may have had its quorum from other voters until shortly
+    /// before.
     pub fn set_voters(&mut self, voters: BTreeSet<NodeId>, now_ms: u64) {
         if self.voters.0 != voters {
             self.voters = (voters, now_ms);
         }
     }
 
-    /// For how long a lease counts at another leader, as that says. What it granted counts so long, too, where this one leads next.
+    /// Notes how long a lease counts at another leader, according to that leader. What that leader
+    /// granted counts so long, too, if this one leads next.
     pub fn note_lease_of_leader(&mut self, lease_ms: u64, now_ms: u64) {
         if !self.leads() {
             self.known.note(lease_ms, now_ms);
         }
     }
 
-    /// The longest of the leases that may stand by the control state: whoever knew of longer ones may have been started anew.
+    /// Sets the longest lease that may stand according to the control state: voters that knew of
+    /// longer ones may have been restarted.
     pub fn note_stated(&mut self, lease_ms: u64) {
         self.stated_ms = lease_ms;
     }
 
-    /// All times are other ones from now on. What was granted stands as long as it was granted for.
+    /// Changes all times. A granted lease keeps the length with which it was granted.
     pub fn set_times(&mut self, times: Times, now_ms: u64) {
         let known_ms = std::mem::replace(&mut self.times, times).lease_ms;
         if known_ms > times.lease_ms {
@@ -157,14 +164,15 @@ impl Leader {
         (!forgets).then_some(self.stated_ms)
     }
 
-    /// Whether it leads.
+    /// Whether this voter leads.
     #[must_use]
     pub fn leads(&self) -> bool {
         self.elected_ms.is_some()
     }
 
-    /// It leads the control log as that leader, or does no more. What it granted as another counts as its
-    /// predecessor's, and so does what others granted in between, of which it may not have heard.
+    /// Starts to lead the control log in that reign, or stops leading. Leases that it granted in
+    /// another reign count as a predecessor's, and so do those that others granted in between, of
+    /// which it may not have heard.
     pub fn set_leading(&mut self, reign: Option<Reign>, now_ms: u64) {
         let is_same = reign.is_none() || reign == self.reign;
         if reign.is_some() == self.leads() && is_same {
@@ -180,7 +188,7 @@ impl Leader {
         self.granted.clear();
     }
 
-    /// A node is alive. The answer, where this voter leads.
+    /// Notes a heartbeat. Returns the reply if this voter leads.
     pub fn on_heartbeat(
         &mut self,
         now_ms: u64,
@@ -193,7 +201,7 @@ impl Leader {
             .heard
             .get(&beat.node)
             .map_or(0, |heard| heard.start_count);
-        // An older copy of its files, or a heartbeat that a restart overtook.
+        // The node runs on an older copy of its files, or a restart overtook the heartbeat.
         if beat.start_count < newest.max(node.record.start_count) {
             return None;
         }
@@ -225,8 +233,8 @@ impl Leader {
         })
     }
 
-    /// A primary that has to be replaced gets no lease more, or a round could never begin: one whose members were sealed
-    /// by a leader before commits nothing any more.
+    /// A primary that has to be replaced gets no further lease; otherwise a round could never
+    /// begin. A primary whose members were sealed by an earlier leader commits nothing any more.
     fn may_grant(
         &self,
         copy: &CopyStatus,
@@ -243,8 +251,8 @@ impl Leader {
         })
     }
 
-    /// How fast the node's clock goes is judged by when it sends heartbeats. One that is off gets no lease any more, and what it
-    /// has may last longer than was granted.
+    /// Judges a node's clock by the send times of its heartbeats. A node whose clock is off gets no
+    /// further lease, and its present lease may last longer than was granted.
     fn note_clock(&mut self, now_ms: u64, beat: &Heartbeat) {
         let was_off = self.drift.is_off(beat.node);
         let known = self.drift.ppm(beat.node);
@@ -264,7 +272,7 @@ impl Leader {
         }
     }
 
-    /// A lease that was granted for longer stands: who holds it may not have heard of a shorter one.
+    /// A lease that was granted for longer stands: its holder may not have heard of a shorter one.
     fn note_granted(&mut self, shard: ShardId, until_ms: u64) {
         let known_ms = self.granted.entry(shard).or_insert(until_ms);
         *known_ms = match is_on(Bug::GrantShortened) {
@@ -273,12 +281,13 @@ impl Leader {
         };
     }
 
-    /// What was found out of clocks since this was asked last: by how many parts in a million each is behind this one's.
+    /// Takes the judgements of clocks since the last call: by how many parts per million each lags
+    /// behind this one.
     pub fn take_judged(&mut self) -> Vec<(NodeId, i64)> {
         std::mem::take(&mut self.judged)
     }
 
-    /// A member was sealed.
+    /// Notes that a member was sealed.
     pub fn on_answer(&mut self, answer: &SealAnswer) {
         if let Some(round) = self.rounds.get_mut(&answer.seal.shard)
             && round.seal == answer.seal
@@ -290,7 +299,7 @@ impl Leader {
         }
     }
 
-    /// Time has passed, or the state has changed.
+    /// Handles the passage of time or a change of the state.
     pub fn on_tick(&mut self, now_ms: u64, state: &ControlState, has_quorum: bool) -> Vec<Action> {
         let mut actions = Vec::new();
         for (id, node) in &state.nodes {
@@ -341,7 +350,7 @@ impl Leader {
         }
     }
 
-    /// How long a node was not heard.
+    /// Returns for how long a node has not been heard.
     #[must_use]
     pub fn silence_ms(&self, node: NodeId, now_ms: u64) -> u64 {
         let heard_ms = self.heard.get(&node).map(|heard| heard.at_ms);
@@ -349,8 +358,8 @@ impl Leader {
         now_ms.saturating_sub(heard_ms.unwrap_or_else(met_ms))
     }
 
-    /// Whether a change of the members of a shard may end: what the primary had when it knew of the change is on a quorum
-    /// of the old and of the new members, by what they said last.
+    /// Whether a change of a shard's members may end: according to the last heartbeats, a quorum of
+    /// the old and of the new members has what the primary had when it knew of the change.
     pub fn is_settled(&mut self, id: ShardId, shard: &Shard) -> bool {
         let Some(wanted) = self.first_end(id, shard) else {
             return false;
@@ -360,8 +369,9 @@ impl Leader {
         shard.committed(&ends.collect()) >= wanted
     }
 
-    /// Whether each copy of the data is heard and has, in the present term, what the primary had when it knew of the present members: all
-    /// that was committed before, and so whatever the log of a copy of the log alone has lost.
+    /// Whether each data copy is heard and has, in the present term, what the primary had when it
+    /// knew of the present members. That includes all that was committed before, and so anything
+    /// that a log-only copy's log has lost.
     pub fn all_follow(&mut self, id: ShardId, shard: &Shard, now_ms: u64) -> bool {
         let Some(wanted) = self.first_end(id, shard) else {
             return false;
@@ -374,7 +384,8 @@ impl Leader {
         })
     }
 
-    /// Where the log of a shard's primary ended when it first said that it knows the present members.
+    /// Returns where the log of a shard's primary ended when it first reported that it knows the
+    /// present members.
     fn first_end(&mut self, id: ShardId, shard: &Shard) -> Option<u64> {
         if self.heard.get(&shard.primary)?.index < shard.epoch {
             return None;
@@ -387,7 +398,7 @@ impl Leader {
         Some(known.1)
     }
 
-    /// Where a copy ended by what its node said last, if it has something of the present term.
+    /// Returns the last reported end of a copy, if it has a frame of the present term.
     fn end_in_term(&self, id: ShardId, shard: &Shard, node: &NodeId) -> Option<u64> {
         let end = self.copy_of(id, node)?.end;
         (end.term == shard.term).then_some(end.sequence)
@@ -397,7 +408,8 @@ impl Leader {
         self.silence_ms(node, now_ms) >= self.times.node_timeout_ms
     }
 
-    /// Each report to a leader is true: the one that tells most counts.
+    /// Notes when the voter acknowledged earlier leaders. All reports to one leader are true; the
+    /// tightest one counts.
     fn note_report(&mut self, now_ms: u64, beat: &Heartbeat) {
         let Some(report) = beat.acknowledged else {
             return;
@@ -414,8 +426,8 @@ impl Leader {
         }
     }
 
-    /// Until when leases of leaders before may stand. What voters report bounds it, where enough of them have; an election and
-    /// a lease after it was elected it is over anyway.
+    /// Returns until when leases of earlier leaders may stand. Reports of enough voters bound the
+    /// time; in any case it ends an election and a lease after this leader's election.
     fn predecessors_until_ms(&self, elected_ms: u64) -> u64 {
         let (voters, since_ms) = &self.voters;
         let reports = voters.iter().filter_map(|voter| self.reports.get(voter));
@@ -426,21 +438,24 @@ impl Leader {
         latest_ms.min(elected_ms) + self.others_times.predecessor_ms()
     }
 
-    /// Nobody may hold a lease of the shard any more: not of this leader's, and not of one before it.
+    /// Whether no node can hold a lease of the shard any more, neither from this leader nor from an
+    /// earlier one.
     fn is_lease_over(&self, shard: ShardId, elected_ms: u64, now_ms: u64) -> bool {
         let own_ms = self.granted.get(&shard).copied().unwrap_or(0);
         let others_ms = self.predecessors_until_ms(elected_ms);
         now_ms >= own_ms && (now_ms >= others_ms || is_on(Bug::ForgetPredecessor))
     }
 
-    /// The primary has left the office of the present term, and told so: nobody waits for the end of its lease, whoever
-    /// granted that. It never takes that office again.
+    /// Whether the primary has reported that it left the office of the present term. Then there is
+    /// no wait for the end of its lease, whichever leader granted it. It never takes that office
+    /// again.
     fn gave_lease_back(&self, id: ShardId, shard: &Shard) -> bool {
         self.copy_of(id, &shard.primary)
             .is_some_and(|copy| copy.left == shard.term)
     }
 
-    /// The primary is gone, was restarted, did not take office, or cannot go on because somebody was sealed.
+    /// Whether the primary is gone, was restarted, did not take office, or cannot continue because
+    /// a member was sealed.
     fn needs_primary(&self, id: ShardId, shard: &Shard, now_ms: u64) -> bool {
         if !shard.members.contains_key(&shard.primary) || self.is_silent(shard.primary, now_ms) {
             return true;
@@ -454,8 +469,9 @@ impl Leader {
             && self.copy_of(id, &shard.primary).is_some_and(is_out)
     }
 
-    /// A leader before this one has sealed a member for a later term since the round began: that member never answers it. Where
-    /// it is the only copy the shard would stand still for good. A round that has proposed somebody goes on.
+    /// Whether an earlier leader has sealed a member for a later term since the round began. That
+    /// member never answers the round; if it is the only copy, the shard would be stuck for good. A
+    /// round that has already proposed a promotion goes on.
     fn is_overtaken(&self, round: &Round, shard: &Shard) -> bool {
         let asked = shard.everybody().into_iter();
         let silent = asked.filter(|node| !round.answers.contains_key(node));
@@ -463,7 +479,7 @@ impl Leader {
             && self.is_sealed_after(round.seal.shard, round.seal.term, silent)
     }
 
-    /// Whether one of these nodes has said that its copy is sealed for a term after this one.
+    /// Whether one of these nodes has reported that its copy is sealed for a later term.
     fn is_sealed_after(
         &self,
         id: ShardId,
@@ -474,7 +490,7 @@ impl Leader {
         nodes.any(|node| self.copy_of(id, &node).is_some_and(|copy| copy.seal > term))
     }
 
-    /// What a node said last of its copy of a shard.
+    /// Returns a node's last report of its copy of a shard.
     fn copy_of(&self, id: ShardId, node: &NodeId) -> Option<&CopyStatus> {
         let copies = &self.heard.get(node)?.copies;
         copies.iter().find(|copy| copy.shard == id)
@@ -483,7 +499,7 @@ impl Leader {
     fn begin(&self, id: ShardId, shard: &Shard, now_ms: u64) -> Round {
         let copies = self.heard.values().flat_map(|heard| &heard.copies);
         let seals = copies.filter(|copy| copy.shard == id).map(|copy| copy.seal);
-        // A seal that is there already was of a round that came to nothing.
+        // An existing seal is from a round that had no result.
         let term = seals.max().unwrap_or(0).max(shard.term) + 1;
         let seal = Seal {
             shard: id,
@@ -504,7 +520,7 @@ impl Leader {
         }
     }
 
-    /// What heartbeats said, in place of answers: the mistake of [`Bug::PromoteWithoutSeal`].
+    /// Returns heartbeats as answers: the mistake of [`Bug::PromoteWithoutSeal`].
     fn as_heard(&self, seal: Seal) -> BTreeMap<NodeId, SealAnswer> {
         let answer = |(node, heard): (&NodeId, &Heard)| {
             let copy = heard.copies.iter().find(|copy| copy.shard == seal.shard)?;
@@ -526,7 +542,7 @@ impl Leader {
     }
 }
 
-/// Asks who has not answered, and proposes once enough have.
+/// Asks the members that have not answered, and proposes a promotion once enough have.
 fn drive(
     round: &mut Round,
     shard: &Shard,
@@ -561,7 +577,7 @@ fn drive(
             }));
         }
         Some(Choice::Fetch { to, fetch }) => {
-            // Where one of the two is gone others may be enough.
+            // If one of the two is gone, other answers may suffice.
             for gone in [to, fetch.from].iter().filter(|one| silent.contains(*one)) {
                 round.answers.remove(gone);
             }
@@ -595,13 +611,14 @@ fn is_enough(
         return false;
     }
     if shard.is_quorum {
-        // Who may have forgotten what it acknowledged does not count.
+        // A member that may have forgotten what it acknowledged does not count.
         let certain = answers.values().filter(|answer| answer.is_certain);
         let certain: BTreeSet<NodeId> = certain.map(|answer| answer.node).collect();
         return shard.suffices(&certain) || is_on(Bug::OneAnswer);
     }
-    // After a restart of everybody the one with the most may merely be slower to start. Where one was there all along, there was
-    // none: a copy that has just joined, or come back, has nobody wait.
+    // After a restart of all members, the one with the most data may merely be slower to start. If
+    // one member was running all along, there was no such restart: a copy that has just joined or
+    // come back makes no other wait.
     let all_fresh = answers.values().all(|answer| answer.is_fresh);
     let has_come = |node: &NodeId| answers.contains_key(node) || silent.contains(node);
     if !all_fresh && all.iter().all(has_come) {
@@ -614,21 +631,22 @@ fn is_enough(
     now_ms.saturating_sub(round.began_ms) >= patience_ms
 }
 
-/// For whom the primary of before has left its office, if it said so.
+/// Returns the member for which the former primary has left its office, if it reported one.
 fn successor_of(round: &Round) -> Option<NodeId> {
     round.answers.values().find_map(|answer| answer.successor)
 }
 
-/// What comes of the answers.
+/// The result of the answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Choice {
-    /// This member is the next primary.
+    /// This member becomes the next primary.
     Promote(SealAnswer),
-    /// It would be, and lacks what a copy of the log alone has.
+    /// This member would become it, but lacks the tail of a log-only copy.
     Fetch { to: NodeId, fetch: Fetch },
 }
 
-/// Whom the answers choose: nobody, as long as who has more than all who may be promoted cannot hand it on.
+/// Chooses by the answers. Returns `None` while the member with the longest log may not be promoted
+/// and cannot hand its tail on.
 fn choose(round: &Round, shard: &Shard) -> Option<Choice> {
     let best = *best(round, shard)?;
     let is_log_only = |node| shard.kind_of(node) == Some(CopyKind::LogOnly);
@@ -649,8 +667,8 @@ fn choose(round: &Round, shard: &Shard) -> Option<Choice> {
     })
 }
 
-/// The member with the most. A copy of the log alone is never it. The primary of before that hands over is, where nobody else can
-/// be.
+/// Returns the member with the most data. A log-only copy is never chosen. A former primary that
+/// hands over is chosen only if no other member can be.
 fn best<'r>(round: &'r Round, shard: &Shard) -> Option<&'r SealAnswer> {
     let has_data = |answer: &&SealAnswer| {
         let is_data = shard.members.get(&answer.node) == Some(&CopyKind::Data);
@@ -674,7 +692,7 @@ fn best<'r>(round: &'r Round, shard: &Shard) -> Option<&'r SealAnswer> {
         .values()
         .filter(is_willing)
         .find(|answer| Some(answer.node) == successor);
-    // As long as nobody has more.
+    // Only if no other member has more.
     let successor = successor.filter(|one| best.is_some_and(|best| best.end == one.end));
     let best = successor.or(best);
     best.or_else(|| round.answers.values().find(is_former))
@@ -684,7 +702,8 @@ fn best<'r>(round: &'r Round, shard: &Shard) -> Option<&'r SealAnswer> {
 mod tests {
     use super::*;
 
-    /// Of three copies of a shard the primary is silent; whether enough have answered, after so long.
+    /// Whether enough of three copies, of which the primary is silent, have answered after this
+    /// time.
     fn is_enough_of(are_fresh: [bool; 2], waited_ms: u64) -> bool {
         let node = |byte: u8| NodeId([byte; 20]);
         let shard = Shard {
@@ -731,7 +750,7 @@ mod tests {
             let told = told.iter();
             told.for_each(|ms| leader.note_lease_of_leader(*ms, 0));
             leader.set_leading(Some((1, 1)), 0);
-            // What it tells itself since counts for nothing.
+            // What it states itself since then does not count.
             leader.note_lease_of_leader(1_500, 0);
             (0..=longest_ms).find(|now_ms| leader.is_lease_over(shard, 0, *now_ms))
         };
@@ -739,11 +758,11 @@ mod tests {
         assert_eq!(ends_at_ms(&[]), Some(own_ms));
         assert_eq!(ends_at_ms(&[200]), Some(own_ms));
         assert_eq!(ends_at_ms(&[1_500, 15_000]), Some(longest_ms));
-        // The longer ones of the leader before that may stand.
+        // The longer leases of the earlier leader may stand.
         assert_eq!(ends_at_ms(&[15_000, 1_500]), Some(longest_ms));
     }
 
-    /// The seal comes late, from a leader before: it was on its way when the round began.
+    /// The seal comes late from an earlier leader: it was on its way when the round began.
     #[test]
     fn a_round_gives_way_when_the_only_copy_is_sealed_for_a_later_term() {
         let (id, node) = (ShardId(1), NodeId([1; 20]));
@@ -777,8 +796,8 @@ mod tests {
         assert_eq!(leader.begin(id, &shard, 0).seal.term, 4);
     }
 
-    /// Of copies 1 to 3 and a copy of the log, the first is lost. What comes of these ends of the others, the last of which is of
-    /// the log.
+    /// The first of copies 1 to 3 and a log-only copy is lost. Returns the choice with these ends
+    /// of the others, the last of which is the log-only copy's.
     fn choice_of(ends: [u64; 3], is_removed: bool, declines: bool) -> Option<Choice> {
         let node = |byte: u8| NodeId([byte; 20]);
         let mut shard = Shard {
@@ -825,7 +844,7 @@ mod tests {
         assert!(gets_it(while_removed, 2), "{while_removed:?}");
         let beside_one_that_declines = choice_of([80, 90, 90], false, true);
         assert!(gets_it(beside_one_that_declines, 2));
-        // It lacks what is between.
+        // It lacks the frames in between.
         assert_eq!(choice_of([40, 30, 90], false, false), None);
         let promoted = choice_of([90, 60, 90], false, false);
         assert!(matches!(promoted, Some(Choice::Promote(one)) if one.node == NodeId([2; 20])));

@@ -1,4 +1,5 @@
-//! When a voter last acknowledged a leader of the control log: how long grants of a leader before may last.
+//! When a voter last acknowledged a leader of the control log. It bounds how long grants of an
+//! earlier leader may last.
 //!
 //! ```text
 //!   leader of term 4:  grants leases while a majority acknowledged it within one election
@@ -6,39 +7,43 @@
 //!   leader of term 5:  of a majority of reports the latest + one election + a lease: nothing of term 4 stands after it
 //! ```
 //!
-//! The majority that a grant needed and the one that reports have a voter in common, which acknowledged the former leader
-//! no earlier than an election before that grant.
+//! The majority that a grant needed and the majority of reports have a voter in common. That voter
+//! acknowledged the former leader no earlier than an election timeout before that grant.
 //!
 //! Invariants
-//!  1. Who acknowledged a leader acknowledges none before it any more, which is Raft's: a report stays true.
-//!  2. A voter that was started since does not know what it acknowledged before. Its start counts in place of that.
+//!  1. A voter that acknowledged a leader acknowledges no earlier one any more, as Raft ensures: a
+//!     report stays true.
+//!  2. A restarted voter does not know what it acknowledged before. Its start counts as the time of
+//!     its last acknowledgement.
 
 use crate::planted::{Bug, is_on};
 
-/// One leader of the control log: its term, and its Raft id, for a term may have several. Later ones are greater.
+/// One leader of the control log: its term and its Raft id, because a term may have several. Later
+/// ones are greater.
 pub type Reign = (u64, u64);
 
 /// What one voter knows of its own acknowledgements.
 #[derive(Clone, Copy, Debug)]
 pub struct Acknowledged {
-    /// The newest leader that it acknowledged; none since its start.
+    /// The newest leader that it acknowledged, or `None` since its start.
     reign: Option<Reign>,
     at_ms: u64,
-    /// When it last acknowledged a leader before that, or may have.
+    /// When it last acknowledged an earlier leader, or may have.
     before_ms: u64,
 }
 
-/// A voter tells a leader when it last acknowledged one before.
+/// A voter's report to a leader of when it last acknowledged an earlier one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// The newest leader that it acknowledged.
     pub reign: Reign,
-    /// So long ago it last acknowledged one before, by its own clock; or was started.
+    /// How long ago, by the voter's own clock, it last acknowledged an earlier leader or was
+    /// started.
     pub ago_ms: u64,
 }
 
 impl Acknowledged {
-    /// Of a voter that was just started.
+    /// Creates the record of a voter that was just started.
     #[must_use]
     pub fn new(started_ms: u64) -> Self {
         let before_ms = match is_on(Bug::ForgetLeaderLease) {
@@ -52,7 +57,7 @@ impl Acknowledged {
         }
     }
 
-    /// A leader is acknowledged, or may be. A leader acknowledges itself.
+    /// Notes that a leader is, or may be, acknowledged. A leader acknowledges itself.
     pub fn note(&mut self, reign: Reign, now_ms: u64) {
         match self.reign {
             Some(known) if reign == known => self.at_ms = self.at_ms.max(now_ms),
@@ -64,7 +69,7 @@ impl Acknowledged {
         }
     }
 
-    /// What is told to the leader.
+    /// Returns the report for the leader.
     #[must_use]
     pub fn report(&self, now_ms: u64) -> Option<Report> {
         self.reign.map(|reign| Report {
@@ -75,19 +80,20 @@ impl Acknowledged {
 }
 
 impl Report {
-    /// By the clock of who hears it: no earlier one of these acknowledgements was after that. Clocks may differ by 1 % in
-    /// their rate.
+    /// Returns the time, by the receiver's clock, after which no earlier leader was acknowledged.
+    /// The rates of the clocks may differ by 1 %.
     #[must_use]
     pub fn latest_ms(&self, now_ms: u64) -> u64 {
         now_ms.saturating_sub(self.ago_ms - self.ago_ms / 100)
     }
 }
 
-/// The time that no acknowledgement of a leader before was after, by reports of a majority of so many voters.
+/// Returns the time after which no earlier leader was acknowledged by a majority of `voters`, from
+/// the reports of a majority.
 #[must_use]
 pub fn latest_of_majority(mut reported_ms: Vec<u64>, voters: usize) -> Option<u64> {
     reported_ms.sort_unstable();
-    // Any majority will do: the one that ended first.
+    // Any majority suffices: the one with the earliest times.
     reported_ms.get(voters / 2).copied().filter(|_| voters > 0)
 }
 
@@ -100,7 +106,7 @@ mod tests {
         let mut known = Acknowledged::new(100);
         assert_eq!(known.report(150), None);
         known.note((4, 1), 200);
-        // What was before the start is not known: it counts as acknowledged then.
+        // Acknowledgements before the start are unknown: the start counts as their time.
         let said = |known: &Acknowledged| known.report(1_000).map(|it| (it.reign, it.ago_ms));
         assert_eq!(said(&known), Some(((4, 1), 900)));
         known.note((4, 1), 300);
@@ -108,7 +114,7 @@ mod tests {
         assert_eq!(said(&known), Some(((4, 2), 700)), "two of one term");
         known.note((6, 1), 700);
         assert_eq!(said(&known), Some(((6, 1), 600)));
-        // A leader that was and does not know it.
+        // A deposed leader that does not know it yet.
         known.note((4, 2), 800);
         assert_eq!(said(&known), Some(((6, 1), 200)));
     }

@@ -1,4 +1,4 @@
-//! The control group without I/O: who is a member, who is the primary of a shard, and how that changes.
+//! The control group without I/O: its members, the primary of each shard, and how both change.
 //!
 //! ```text
 //!   proposals ─► ControlLog (Raft, elsewhere) ─► entries in order ─► ControlState::apply ─► view on every node
@@ -7,20 +7,22 @@
 //!   every member:         heartbeats, lease, seal, office
 //! ```
 //!
-//! Data is not in the control log: each shard ships its own log. The group decides who may write it, and in which term.
-//! [`leader`] and [`member`] are state machines: they take messages and the time, and return actions. A server performs
-//! the actions, and a simulation performs them under one seed.
+//! Data is not in the control log: each shard ships its own log. The group decides which node may
+//! write it, and in which term. [`leader`] and [`member`] are state machines: they take messages
+//! and the time, and return actions. A server performs the actions, and a simulation performs them
+//! under one seed.
 //!
-//! This room knows no socket, no thread, no file and no clock: time is an argument.
+//! This room uses no socket, no thread, no file and no clock: time is an argument.
 //!
 //! Invariants
 //!  1. The state is a function of the entries: equal index, equal state.
 //!  2. An entry that expects another state than it finds changes nothing.
 //!  3. Terms of a shard rise, and each has one primary.
-//!  4. A lease is granted by a leader with a quorum behind it, to the primary of the present term, whose clock goes about as
-//!     fast as the leader's, and ends at its holder before the leader takes it for over.
-//!  5. Nobody is promoted before the members were sealed and leases of older terms are over.
-//!  6. A member that answered a seal takes nothing of older terms any more.
+//!  4. A lease is granted by a leader that has a quorum, to the primary of the present term, whose
+//!     clock runs about as fast as the leader's. It ends at its holder before the leader counts it
+//!     as over.
+//!  5. No member is promoted before the members were sealed and leases of older terms are over.
+//!  6. A member that answered a seal accepts nothing of older terms any more.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! What becomes of two nodes in cluster mode that meet: who begins a cluster, who joins, and which of two clusters goes into the
-//! other.
+//! Decides what happens if two nodes in cluster mode meet: which one founds a cluster, which one
+//! joins, and which of two clusters merges into the other.
 //!
 //! ```text
 //!   both by themselves     the one that is contacted begins a cluster, the other joins it
@@ -7,43 +7,45 @@
 //!   both are               that with the higher founder gives way: all of its nodes join the other, its founder last
 //! ```
 //!
-//! Nodes that meet each other crosswise at once begin several clusters, which have to become one. A cluster is called by its founder,
-//! which never changes: of any two the same one gives way, whoever asks whom, so clusters go one way, and the lowest stays. Only
-//! one that began a moment ago gives way; whether it did, its founder says.
+//! If nodes meet each other crosswise at the same time, several clusters begin, which have to
+//! become one. A cluster is identified by its founder, which never changes. Of any two clusters the
+//! same one gives way, whichever asks, so all clusters merge in one direction, and the one with the
+//! lowest founder stays. Only a cluster that has just begun gives way; its founder decides whether
+//! that applies.
 
 use std::cmp::Ordering;
 
 use crate::state::{ControlState, FIRST_RAFT_ID, LEVEL_OF_FOUNDERS, NodeId};
 
-/// One of two that meet.
+/// One of the two that meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// It is of no cluster.
     ByItself,
-    /// It is of the cluster that this node began; none where that node has left it.
+    /// It is in the cluster that this node founded; `None` if that node has left it.
     Of(Option<NodeId>),
 }
 
-/// What becomes of it.
+/// The result of a meeting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meeting {
-    /// They are of one cluster.
+    /// Both are in the same cluster.
     Known,
-    /// The one that is contacted begins a cluster, and the other joins it.
+    /// The contacted node founds a cluster, and the other joins it.
     Begin,
-    /// The one that asks joins the other's cluster.
+    /// The asking node joins the other's cluster.
     AskerJoins,
-    /// The one that is contacted joins the asker's cluster.
+    /// The contacted node joins the asker's cluster.
     ContactedJoins,
     /// The asker's cluster gives way to the other.
     AskersGivesWay,
-    /// The cluster of the one that is contacted gives way to the asker's.
+    /// The contacted node's cluster gives way to the asker's.
     ContactedsGivesWay,
-    /// Nothing: two clusters that stay as they are.
+    /// Nothing: both clusters stay as they are.
     Apart,
 }
 
-/// See the module.
+/// Decides the meeting of two nodes. See the module.
 #[must_use]
 pub fn judge(asker: Side, contacted: Side) -> Meeting {
     match (asker, contacted) {
@@ -59,14 +61,15 @@ pub fn judge(asker: Side, contacted: Side) -> Meeting {
     }
 }
 
-/// The node that began the group of a state, if it is in it still.
+/// Returns the node that founded a state's group, if it is still a member.
 #[must_use]
 pub fn founder(state: &ControlState) -> Option<NodeId> {
     state.node_of(FIRST_RAFT_ID).map(|(founder, _)| *founder)
 }
 
-/// Whether a group may give way: each primary can bring its data along, and all nodes know how. Where writes wait for a majority no copy
-/// can be missed for a while, and a founder that is a replica could not be the last.
+/// Whether a group may give way: each primary can bring its data along, and all nodes know how. If
+/// writes wait for a majority, no copy can be absent for a while. A founder that is a replica could
+/// not be the last to go.
 #[must_use]
 pub fn may_give_way(state: &ControlState) -> bool {
     let mut shards = state.shards.values();
@@ -79,15 +82,16 @@ pub fn may_give_way(state: &ControlState) -> bool {
         && nodes.all(|node| node.record.feature_level >= LEVEL_OF_FOUNDERS)
 }
 
-/// The primary that a node follows, if it follows one.
+/// Returns the primary that a node follows, if it follows one.
 #[must_use]
 pub fn followed(state: &ControlState, node: NodeId) -> Option<NodeId> {
     let shard = state.shards.get(&state.shard_of(node)?)?;
     (shard.primary != node).then_some(shard.primary)
 }
 
-/// Whether nodes may change over from or to a group just now: what its members ask is told from what those of another one do. One
-/// that has just begun is about to be.
+/// Whether nodes may join from this group or leave to another one now: requests of its members can
+/// be distinguished from those of another group's. A group that has just begun will soon reach that
+/// level.
 #[must_use]
 pub fn is_told_apart(state: &ControlState) -> bool {
     state.feature_level >= LEVEL_OF_FOUNDERS

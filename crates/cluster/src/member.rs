@@ -1,4 +1,4 @@
-//! A member's part: heartbeats, its lease, its seal, and how it comes into office.
+//! A member's part: heartbeats, its lease, its seal, and how it takes office.
 //!
 //! ```text
 //!   follows ── state names it, log ends as promised ──► taking ── term frame durable ──► in office
@@ -6,10 +6,10 @@
 //!      └──────────── seal of a later term, or the state names another ─────────────────────┘
 //! ```
 //!
-//! Whoever performs the actions keeps the order: a seal and the log below it are durable before [`Member::on_sealed`], and
-//! a term frame before [`Member::on_office`].
+//! The performer of the actions keeps the order: a seal and the log below it are durable before
+//! [`Member::on_sealed`], and a term frame before [`Member::on_office`].
 //!
-//! Invariant: a lease is counted from when the heartbeat was sent that it was granted for.
+//! Invariant: a lease is counted from the time at which its heartbeat was sent.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -19,39 +19,41 @@ use crate::planted::{Bug, is_on};
 use crate::state::{ControlState, Drain, LEVEL_OF_TIMES, LogEnd, NodeId, ShardId};
 use crate::times::Times;
 
-/// So many heartbeats may be answered late.
+/// Maximum number of heartbeats that may be answered late.
 const SENT_MAX: usize = 64;
 
-/// What a member asks for.
+/// What a member asks the server to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A heartbeat to every voter.
+    /// To send a heartbeat to every voter.
     Heartbeat(Heartbeat),
-    /// To make a seal durable, with the log as it is; then [`Member::on_sealed`]. Nothing of older terms is taken any more.
+    /// To make a seal durable, with the log as it is, and then call [`Member::on_sealed`]. Nothing
+    /// of older terms is accepted any more.
     Seal(Seal),
-    /// The answer to the leader.
+    /// To send the answer to the leader.
     Answer(SealAnswer),
-    /// To get what another member's log has more than the own one; then [`Member::on_fetched`].
+    /// To fetch the tail that another member's log has beyond this one's, and then call
+    /// [`Member::on_fetched`].
     Fetch(Fetch),
-    /// To write the frame of this term and make it durable; then [`Member::on_office`].
+    /// To write the frame of this term and make it durable, and then call [`Member::on_office`].
     TakeOffice {
-        /// Of which shard.
+        /// The shard.
         shard: ShardId,
-        /// Which term.
+        /// The term.
         term: u64,
     },
-    /// To follow somebody.
+    /// To follow a primary.
     Follow {
-        /// In which shard.
+        /// The shard.
         shard: ShardId,
-        /// In which term.
+        /// The term.
         term: u64,
-        /// Whom.
+        /// The primary.
         primary: NodeId,
     },
-    /// It is primary no more, and nobody is just now: no write and no reply.
+    /// To stop being primary while there is no other: no write and no reply.
     LeaveOffice {
-        /// Of which shard.
+        /// The shard.
         shard: ShardId,
     },
 }
@@ -61,20 +63,20 @@ struct Copy {
     seal: u64,
     office: u64,
     taking: u64,
-    /// The newest term that the state was seen to have.
+    /// The newest term that was seen in the state.
     seen: u64,
     lease_until_ms: u64,
     end: LogEnd,
     applied: u64,
-    /// The newest term in which it followed a primary, or was one, since it was started.
+    /// The newest term since the start in which it followed a primary or was one.
     lived: u64,
     /// The seal that is being made durable.
     sealing: Option<Seal>,
     /// The newest term whose office it has left.
     left: u64,
-    /// Nothing of the shard is here yet.
+    /// Whether nothing of the shard is here yet.
     is_blank: bool,
-    /// Where the log begins, of a copy of the log alone.
+    /// Where the log begins, if this is a log-only copy.
     begins: Option<u64>,
 }
 
@@ -84,28 +86,28 @@ pub struct Member {
     id: NodeId,
     times: Times,
     start_count: u64,
-    /// Does not want to be promoted (`cluster-replica-no-failover`, or it is about to stop).
+    /// Whether it refuses promotion (`cluster-replica-no-failover`, or it is about to stop).
     declines: bool,
-    /// An operator does not want it to be.
+    /// Whether an operator has drained it.
     is_drained: bool,
     number: u64,
     sent: VecDeque<(u64, u64)>,
     beat_ms: Option<u64>,
     index: u64,
     copies: BTreeMap<ShardId, Copy>,
-    /// It has left the office of that shard so that this member takes it.
+    /// The shard whose office it has left, and the member for which it did so.
     hands_over: Option<(ShardId, NodeId)>,
     acknowledged: Acknowledged,
-    /// All nodes know heartbeats with a time.
+    /// Whether all nodes know heartbeats with a time.
     tells_time: bool,
-    /// What the leader says of this node's clock.
+    /// The leader's judgement of this node's clock.
     drift_ppm: i64,
-    /// For how long a lease counts at the leader, as that says.
+    /// How long a lease counts at the leader, as the leader states.
     granted_ms: Option<u64>,
 }
 
 impl Member {
-    /// A node that was just started.
+    /// Creates a node that was just started.
     #[must_use]
     pub fn new(id: NodeId, times: Times, start_count: u64, now_ms: u64) -> Self {
         Self {
@@ -127,12 +129,12 @@ impl Member {
         }
     }
 
-    /// This node, as a voter, acknowledges a leader of the control log, or leads.
+    /// Notes that this node, as a voter, acknowledges a leader of the control log, or leads.
     pub fn note_acknowledged(&mut self, reign: Reign, now_ms: u64) {
         self.acknowledged.note(reign, now_ms);
     }
 
-    /// All times are other ones from now on. A lease that would count longer than one by those ends earlier.
+    /// Changes all times. A lease that would count longer than the new times allow ends earlier.
     pub fn set_times(&mut self, times: Times, now_ms: u64) {
         self.times = times;
         let until_ms = now_ms + times.held_lease_ms(None);
@@ -141,12 +143,12 @@ impl Member {
         }
     }
 
-    /// Whether it does not want to be promoted.
+    /// Sets whether it refuses promotion.
     pub fn set_declines(&mut self, declines: bool) {
         self.declines = declines;
     }
 
-    /// A copy that it has, as it was found at the start: the seal on its disk, and where its log ends.
+    /// Adds a copy that was found at the start: the seal on its disk, and where its log ends.
     pub fn add_copy(&mut self, shard: ShardId, seal: u64, end: LogEnd, applied: u64) {
         let copy = Copy {
             seal: seal.max(end.term),
@@ -157,21 +159,22 @@ impl Member {
         self.copies.insert(shard, copy);
     }
 
-    /// The log goes on, or was truncated.
+    /// Notes that the log was extended or truncated.
     pub fn note_log(&mut self, shard: ShardId, end: LogEnd, applied: u64) {
         if let Some(copy) = self.copies.get_mut(&shard) {
             (copy.end, copy.applied) = (end, applied);
         }
     }
 
-    /// This is a copy of the log alone, which begins there.
+    /// Notes that this is a log-only copy, which begins there.
     pub fn note_begins(&mut self, shard: ShardId, begins: u64) {
         if let Some(copy) = self.copies.get_mut(&shard) {
             copy.begins = Some(begins);
         }
     }
 
-    /// Whether frames of a primary of this term may be taken. Asked under the lock of the append.
+    /// Whether frames of a primary of this term may be accepted. Called under the lock of the
+    /// append.
     pub fn accept(&mut self, shard: ShardId, term: u64) -> bool {
         let Some(copy) = self.copies.get_mut(&shard) else {
             return false;
@@ -188,21 +191,21 @@ impl Member {
         true
     }
 
-    /// Whether a write may begin, and a reply leave.
+    /// Whether a write may begin, and a reply be sent.
     #[must_use]
     pub fn holds_lease(&self, shard: ShardId, now_ms: u64) -> bool {
         let copy = self.copies.get(&shard);
         copy.is_some_and(|copy| copy.office > 0 && now_ms < copy.lease_until_ms)
     }
 
-    /// The term in which it is primary.
+    /// Returns the term in which it is primary.
     #[must_use]
     pub fn office(&self, shard: ShardId) -> Option<u64> {
         let copy = self.copies.get(&shard)?;
         (copy.office > 0).then_some(copy.office)
     }
 
-    /// Until when the lease stands, by the clock of this node.
+    /// Returns until when the lease stands, by this node's clock.
     #[must_use]
     pub fn lease_until_ms(&self, shard: ShardId) -> u64 {
         self.copies
@@ -210,7 +213,7 @@ impl Member {
             .map_or(0, |copy| copy.lease_until_ms)
     }
 
-    /// Time has passed.
+    /// Handles the passage of time.
     pub fn on_tick(&mut self, now_ms: u64) -> Vec<Action> {
         let is_due = |at_ms| now_ms.saturating_sub(at_ms) >= self.times.heartbeat_ms;
         if !self.beat_ms.is_none_or(is_due) {
@@ -242,7 +245,7 @@ impl Member {
         })]
     }
 
-    /// The leader has answered a heartbeat.
+    /// Handles the leader's reply to a heartbeat.
     pub fn on_reply(&mut self, now_ms: u64, reply: &HeartbeatReply) {
         let sent = self.sent.iter().find(|(number, _)| *number == reply.number);
         let Some((_, sent_ms)) = sent.copied() else {
@@ -265,19 +268,19 @@ impl Member {
             copy.lease_until_ms = copy.lease_until_ms.max(until_ms);
         }
         if self.counts_longer() {
-            // A leader before this one may have counted longer, too.
+            // An earlier leader may have counted longer, too.
             for copy in self.copies.values_mut() {
                 copy.lease_until_ms = copy.lease_until_ms.min(sent_ms + held_ms);
             }
         }
     }
 
-    /// The leader seals the shard.
+    /// Handles a seal by the leader.
     pub fn on_seal(&mut self, seal: Seal) -> Vec<Action> {
         let Some(copy) = self.copies.get_mut(&seal.shard) else {
             return Vec::new();
         };
-        // An office of this very term was begun after the round that this is of.
+        // An office of this very term began after the round of this seal.
         if seal.term < copy.seal || seal.term <= copy.office || seal.term <= copy.taking {
             return Vec::new();
         }
@@ -294,7 +297,8 @@ impl Member {
         actions
     }
 
-    /// A seal is durable, and so is the log up to here. `is_certain` where it has all that it ever acknowledged.
+    /// Notes that a seal and the log up to here are durable. `is_certain` means that the log has
+    /// all that was ever acknowledged.
     pub fn on_sealed(&mut self, seal: Seal, is_certain: bool) -> Option<Action> {
         let copy = self.copies.get_mut(&seal.shard)?;
         if copy.sealing != Some(seal) {
@@ -317,7 +321,7 @@ impl Member {
         }))
     }
 
-    /// Whether this very seal is the last thing that it has promised, and nobody is known to be promoted by it.
+    /// Whether this seal is the last promise it made, and no promotion by it is known.
     #[must_use]
     pub fn is_sealed_for(&self, seal: Seal) -> bool {
         self.copies.get(&seal.shard).is_some_and(|copy| {
@@ -326,14 +330,15 @@ impl Member {
         })
     }
 
-    /// The leader has this member get what another one has more, before it may be promoted. Both are sealed for one round.
+    /// Handles the leader's request to fetch another member's tail before this member may be
+    /// promoted. Both are sealed for one round.
     pub fn on_fetch(&mut self, fetch: Fetch) -> Option<Action> {
         let copy = self.copies.get(&fetch.seal.shard)?;
         let lacks_rest = copy.end < fetch.end && !copy.is_blank;
         (lacks_rest && self.is_sealed_for(fetch.seal)).then_some(Action::Fetch(fetch))
     }
 
-    /// It has that: the seal is answered anew, unless a later one came between.
+    /// Notes that the tail is here: answers the seal anew, unless a later one came between.
     pub fn on_fetched(&mut self, fetch: Fetch) -> Vec<Action> {
         match self.is_sealed_for(fetch.seal) {
             true => self.on_seal(fetch.seal),
@@ -341,7 +346,7 @@ impl Member {
         }
     }
 
-    /// The control state has changed.
+    /// Handles a change of the control state.
     pub fn on_state(&mut self, state: &ControlState) -> Vec<Action> {
         self.index = state.index;
         self.tells_time = state.feature_level >= LEVEL_OF_TIMES;
@@ -362,7 +367,7 @@ impl Member {
             copy.seen = shard.term;
             self.hands_over = None;
             let (shard_id, term) = (*id, shard.term);
-            // The only copy is what the shard has, whatever was written since it was looked at.
+            // The only copy is the shard's content, even if it grew since its end was read.
             let is_alone = shard.everybody().len() == 1;
             if shard.primary != self.id {
                 if copy.office > 0 || copy.taking > 0 {
@@ -389,14 +394,14 @@ impl Member {
                     term,
                 });
             }
-            // Otherwise its log is not what was promised, or of another shard: who was started anew may know an old state only, in
-            // which it is the primary of the shard that it has left since. Or its office ended with a restart: the leader sees that
-            // it is not in office.
+            // Otherwise its log is not the promised one, or is of another shard: a restarted node
+            // may know only an old state, in which it is the primary of a shard that it has left
+            // since. Or its office ended with a restart: the leader sees that it is not in office.
         }
         actions
     }
 
-    /// Forgets copies of shards that this node is in no more, once a state says so.
+    /// Forgets copies of shards of which this node is no longer a member, according to the state.
     fn drop_copies(&mut self, state: &ControlState) -> Vec<Action> {
         if !state.nodes.contains_key(&self.id) {
             return Vec::new();
@@ -415,20 +420,20 @@ impl Member {
         actions
     }
 
-    /// What is here is of that shard from now on, and of no other.
+    /// Makes the local data a copy of that shard and of no other.
     pub fn begin_copy(&mut self, shard: ShardId, seal: u64, end: LogEnd, applied: u64) {
         self.copies.remove(&shard);
         self.add_copy(shard, seal, end, applied);
     }
 
-    /// Nothing of the shard was here; from now on something is.
+    /// Notes that the shard's data, absent before, is now here.
     pub fn note_filled(&mut self, shard: ShardId) {
         if let Some(copy) = self.copies.get_mut(&shard) {
             copy.is_blank = false;
         }
     }
 
-    /// Another member is to be promoted in place of this one, which leaves its office: it gives its lease back with that.
+    /// Leaves office so that another member is promoted, and gives the lease back with that.
     pub fn hand_over(&mut self, shard: ShardId, to: NodeId) -> Vec<Action> {
         let actions = self.resign(shard);
         if !actions.is_empty() {
@@ -437,7 +442,8 @@ impl Member {
         actions
     }
 
-    /// This primary cannot go on, and others can: it leaves its office, and gives its lease back with that.
+    /// Leaves office because this primary cannot continue but others can, and gives the lease back
+    /// with that.
     pub fn resign(&mut self, shard: ShardId) -> Vec<Action> {
         let Some(copy) = self.copies.get_mut(&shard).filter(|copy| copy.office > 0) else {
             return Vec::new();
@@ -451,7 +457,8 @@ impl Member {
         vec![Action::LeaveOffice { shard }]
     }
 
-    /// The term frame could not be written, or a later seal came between: it is not about to take that office any more.
+    /// Gives up taking that office: the term frame could not be written, or a later seal came
+    /// between.
     pub fn give_up_office(&mut self, shard: ShardId, term: u64) {
         if let Some(copy) = self.copies.get_mut(&shard)
             && copy.taking == term
@@ -460,30 +467,33 @@ impl Member {
         }
     }
 
-    /// By how many parts in a million this node's clock is behind the leader's, as that says.
+    /// Returns by how many parts per million this node's clock lags behind the leader's, as the
+    /// leader states.
     #[must_use]
     pub fn drift_ppm(&self) -> i64 {
         self.drift_ppm
     }
 
-    /// Whether a lease would count longer here than at the leader: what is left of it may become less then.
+    /// Whether a lease would count longer here than at the leader: its remaining time may become
+    /// less then.
     #[must_use]
     pub fn counts_longer(&self) -> bool {
         self.granted_ms.is_some_and(|it| it < self.times.lease_ms)
     }
 
-    /// For how long a lease counts at the leader, where it said so.
+    /// Returns how long a lease counts at the leader, if the leader stated it.
     #[must_use]
     pub fn granted_ms(&self) -> Option<u64> {
         self.granted_ms
     }
 
-    /// The next tick sends a heartbeat, however short ago the last one was.
+    /// Makes the next tick send a heartbeat, even if the last one was sent just now.
     pub fn hurry(&mut self) {
         self.beat_ms = None;
     }
 
-    /// The term frame is durable. Whether it is in office now: a later seal may have come between.
+    /// Notes that the term frame is durable. Returns whether the member is in office now: a later
+    /// seal may have come between.
     pub fn on_office(&mut self, shard: ShardId, term: u64) -> bool {
         let Some(copy) = self.copies.get_mut(&shard) else {
             return false;
@@ -503,8 +513,9 @@ fn told_office(copy: &Copy) -> u64 {
     if is_told_left { 0 } else { copy.office }
 }
 
-/// Nobody is in office twice in one term: who was started anew knows an old state, and what it proposed before may come still.
-/// A log that has the frame of that term says that it was.
+/// Whether the office of this term may begin. No node takes the same office twice: a restarted node
+/// knows an old state, and its earlier proposals may still be applied. If its log has the frame of
+/// that term, it was in that office.
 fn may_begin(copy: &Copy, term: u64) -> bool {
     copy.end.term < term || is_on(Bug::OfficeAgain)
 }
@@ -524,7 +535,7 @@ mod tests {
     const OWN: NodeId = NodeId([1; 20]);
     const SHARD: ShardId = ShardId(4);
 
-    /// A state in which this node is the only copy of its shard, in that term.
+    /// Returns a state in which this node is the only copy of its shard, in that term.
     fn alone(term: u64) -> ControlState {
         let mut state = ControlState::default();
         state.index = 10;
@@ -545,7 +556,8 @@ mod tests {
         state
     }
 
-    /// Its log is of the shard that it went to. An office in the one that it left would put a term of that one into it.
+    /// Its log is of the shard that it went to. Taking office in the shard that it left would put a
+    /// term of that shard into the log.
     #[test]
     fn who_knows_an_old_state_only_takes_no_office_over_the_log_of_another_shard() {
         let mut member = Member::new(OWN, Times::default(), 2, 0);
@@ -562,7 +574,7 @@ mod tests {
     fn the_only_copy_is_in_office_once_in_a_term() {
         let mut member = Member::new(OWN, Times::default(), 1, 0);
         let end = |term, sequence| LogEnd { term, sequence };
-        // Something was written since it was looked at where its log ends.
+        // Something was written since its end was read.
         member.add_copy(SHARD, 0, end(1, 60), 60);
         let taken = member.on_state(&alone(2));
         let office = Action::TakeOffice {
@@ -572,7 +584,8 @@ mod tests {
         assert_eq!(taken, [office]);
         member.note_log(SHARD, end(2, 61), 61);
         assert!(member.on_office(SHARD, 2));
-        // It is started anew: the state that it finds is of the same term, and may be older than what others know.
+        // It is restarted: the state that it finds is of the same term, and may be older than what
+        // other nodes know.
         let mut member = Member::new(OWN, Times::default(), 2, 0);
         member.add_copy(SHARD, 2, end(2, 70), 70);
         assert_eq!(member.on_state(&alone(2)), []);

@@ -1,133 +1,139 @@
-//! What members and the leader of the control group say to each other.
+//! Messages between members and the leader of the control group.
 //!
-//! A node sends heartbeats to every voter, so that a new leader knows at once who was heard when. Only the leader answers.
+//! A node sends heartbeats to every voter, so that a new leader knows at once when each node was
+//! heard. Only the leader answers.
 
 use crate::bytes::{Malformed, Reader, Writer};
 use crate::leader_lease::Report;
 use crate::state::{LogEnd, NodeId, ShardId};
 
-/// A node says so many shards in one message at most.
+/// Maximum number of shards that a node reports in one message.
 pub const SHARDS_MAX: usize = 4_096;
 
-/// A sign of life of one node.
+/// A heartbeat of one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Heartbeat {
-    /// Who.
+    /// The sender.
     pub node: NodeId,
-    /// Which of its heartbeats, from its start on: it knows when it sent it.
+    /// Number of the heartbeat, counted from the sender's start. The sender remembers when it sent
+    /// it.
     pub number: u64,
     /// How often it was started.
     pub start_count: u64,
     /// The index of the control state that it has applied.
     pub index: u64,
-    /// Its copies.
+    /// The sender's copies.
     pub copies: Vec<CopyStatus>,
-    /// When it last acknowledged leaders before the present one, where it votes.
+    /// When the sender, if it votes, last acknowledged earlier leaders.
     pub acknowledged: Option<Report>,
-    /// When it sent this, by its own clock; not said to who does not know of it.
+    /// When it sent this, by its own clock. Omitted for receivers that do not know the field.
     pub sent_ms: Option<u64>,
 }
 
-/// How one copy of a shard is.
+/// The status of one copy of a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CopyStatus {
-    /// Of which shard.
+    /// The shard.
     pub shard: ShardId,
-    /// It takes nothing of terms below.
+    /// The copy accepts nothing of terms below this.
     pub seal: u64,
     /// The term in which it is primary; 0 for none.
     pub office: u64,
-    /// It is about to take this term's office; 0 for none.
+    /// The term whose office it is about to take; 0 for none.
     pub taking: u64,
     /// Where its log ends.
     pub end: LogEnd,
-    /// Up to here its data is.
+    /// Up to where the log is applied to its data.
     pub applied: u64,
-    /// The newest term whose office it has left, for good: it takes no lease of that any more.
+    /// The newest term whose office it has left, for good: it takes no lease of that term any more.
     pub left: u64,
 }
 
-/// The leader's answer to one heartbeat.
+/// The leader's reply to one heartbeat.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeartbeatReply {
-    /// Which.
+    /// The heartbeat's number.
     pub number: u64,
     /// The index of the leader's state.
     pub index: u64,
-    /// Leases: each of a shard, in a term.
+    /// Leases, each of a shard, in a term.
     pub leases: Vec<(ShardId, u64)>,
-    /// By how many parts in a million the clock of the node is behind the leader's; said to who says its time.
+    /// By how many parts per million the node's clock lags behind the leader's, for nodes that send
+    /// their time.
     pub drift_ppm: Option<i64>,
-    /// For how long a lease counts at the leader; not said to who does not know of it, nor without the clock.
+    /// How long a lease counts at the leader. Omitted for nodes that do not know the field or send
+    /// no time.
     pub lease_ms: Option<u64>,
 }
 
-/// The leader has a member refuse older terms.
+/// The leader's request that a member refuse older terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seal {
-    /// Of which shard.
+    /// The shard.
     pub shard: ShardId,
-    /// It takes nothing of terms below.
+    /// The member accepts nothing of terms below this.
     pub term: u64,
-    /// The epoch that the round is of: its answers are of no worth in another.
+    /// The epoch of the round: its answers are worthless in another epoch.
     pub epoch: u64,
 }
 
-/// A member's answer: the seal and the log it tells of are durable.
+/// A member's answer to a seal: the seal and the log it describes are durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SealAnswer {
-    /// Who.
+    /// The member.
     pub node: NodeId,
-    /// What was asked.
+    /// The seal that it answers.
     pub seal: Seal,
     /// Where its log ends.
     pub end: LogEnd,
-    /// Up to here its data is.
+    /// Up to where the log is applied to its data.
     pub applied: u64,
-    /// It has all that it ever acknowledged.
+    /// Whether it has all that it ever acknowledged.
     pub is_certain: bool,
-    /// It has followed nobody in the term before since it was started.
+    /// Whether it has followed no primary of the preceding term since it was started.
     pub is_fresh: bool,
-    /// It does not want to be promoted.
+    /// Whether it refuses promotion.
     pub declines: bool,
-    /// It has nothing of the shard yet, and cannot be promoted.
+    /// Whether it has nothing of the shard yet, so that it cannot be promoted.
     pub is_blank: bool,
-    /// It has left its office for this member, which has all of its log.
+    /// The member for which it has left its office, which has all of its log.
     pub successor: Option<NodeId>,
-    /// Where its log begins, of a copy of the log alone; others lack nothing before their log.
+    /// Where its log begins, if it is a log-only copy. Other copies lack nothing before their log.
     pub begins: Option<u64>,
 }
 
-/// The leader has a sealed member get what a copy of the log alone has more than it, before it answers the seal anew.
+/// The leader's request that a sealed member fetch the tail of a log-only copy before it answers
+/// the seal anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetch {
     /// The seal that both have answered.
     pub seal: Seal,
-    /// Who has it.
+    /// The member that has the tail.
     pub from: NodeId,
     /// Where its log ends.
     pub end: LogEnd,
 }
 
-/// Any of them.
+/// Any of the messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// Of a node, to voters.
+    /// From a node to voters.
     Heartbeat(Heartbeat),
-    /// Of the leader.
+    /// From the leader.
     Reply(HeartbeatReply),
-    /// Of the leader.
+    /// From the leader.
     Seal(Seal),
     /// To the leader.
     Answer(SealAnswer),
-    /// Of the leader, to who is no member: the index of its state. Who joined by an entry up to there has left.
+    /// From the leader to a node that is not a member: the index of the leader's state. A node that
+    /// joined by an entry up to that index has left.
     Gone(u64),
-    /// Of the leader.
+    /// From the leader.
     Fetch(Fetch),
 }
 
 impl Message {
-    /// As bytes.
+    /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::default();
@@ -197,10 +203,10 @@ impl Message {
         writer.0
     }
 
-    /// From bytes.
+    /// Decodes a message.
     ///
     /// # Errors
-    /// Where they are none.
+    /// If the bytes are malformed.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader(bytes);
         let reader = &mut reader;

@@ -1,28 +1,30 @@
-//! Whose hash slots are while they move from one shard to another, as far as the control state decides it: when a move may
-//! begin, when a node may take slots in, and what of the keys that are at a node may be removed there.
+//! Ownership of hash slots while they move from one shard to another, as far as the control state
+//! decides it: when a move may begin, when a node may take slots in, and which of a node's keys may
+//! be removed.
 //!
 //! ```text
 //!   source: begin ─► copy … ─► Entry::Move, with what `begin` found ─► lost: removed
 //!   target:         may_take_in ─► copy … ─► (link gone) Entry::EndMoves ─► lost: removed
 //! ```
 //!
-//! Invariant: what these are asked about is the state of a read barrier. A state that a node merely knows may be old, and a node
-//! that went by that removed keys of its own.
+//! Invariant: callers pass the state of a read barrier. A state that a node merely knows may be
+//! old, and a node that relied on it would remove its own keys.
 
 use crate::entry::{Entry, SlotRange};
 use crate::state::{ControlState, NodeId, ShardId};
 
-/// The two shards of a move, each with the index of the last entry about it when the copy began.
+/// The two shards of a move, each with the index of its last entry when the copy began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ends {
-    /// That which has the slots.
+    /// The shard that has the slots.
     pub from: (ShardId, u64),
-    /// That which gets them.
+    /// The shard that gets them.
     pub to: (ShardId, u64),
 }
 
 impl Ends {
-    /// The entry that hands the slots over, if both shards are as they were when the copy began.
+    /// Returns the entry that hands the slots over if both shards are as they were when the copy
+    /// began.
     #[must_use]
     pub fn entry(&self, ranges: &[SlotRange]) -> Entry {
         Entry::Move {
@@ -33,22 +35,24 @@ impl Ends {
     }
 }
 
-/// How a move may go on that was asked for.
+/// How a requested move may continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outset {
-    /// The slots are the target's already: an answer was lost with the process that waited for it.
+    /// The target owns the slots already: the reply was lost with the process that waited for it.
     Done,
     /// The copy may begin.
     Begin(Ends),
-    /// It may when the source is in office in the present term. Before, it could be started anew, come into that office, and serve
-    /// the slots while they go away by what it proposed.
+    /// The copy may begin once the source is in office in the present term. Earlier, the source
+    /// could be restarted, take that office, and serve the slots while the proposed move gives them
+    /// away.
     NotInOffice,
 }
 
-/// Whether slots may be moved from one node to another. The source says in which term it is in office.
+/// Decides whether slots may be moved from one node to another. `office` is the term in which the
+/// source is in office.
 ///
 /// # Errors
-/// Why not.
+/// Why they may not.
 pub fn begin(
     state: &ControlState,
     (source, target): (NodeId, NodeId),
@@ -74,10 +78,11 @@ pub fn begin(
     })
 }
 
-/// Whether a node may take slots in that another one sends. What it has of them may be removed then.
+/// Checks whether a node may take in slots that another node sends. What it has of them may be
+/// removed then.
 ///
 /// # Errors
-/// Why not.
+/// Why it may not.
 pub fn may_take_in(
     state: &ControlState,
     (source, target): (NodeId, NodeId),
@@ -91,8 +96,8 @@ pub fn may_take_in(
     }
 }
 
-/// Those of some slots that another shard owns: their keys may be removed at a node. Each range comes as it is, where all of it
-/// is another's.
+/// Returns those of `ranges` that another shard owns: a node may remove their keys. A range stays
+/// whole if another shard owns all of it.
 #[must_use]
 pub fn lost(state: &ControlState, own: NodeId, ranges: &[SlotRange]) -> Vec<SlotRange> {
     let Some(own) = state.shard_of(own) else {
@@ -112,7 +117,7 @@ pub fn is_own(state: &ControlState, own: NodeId, ranges: &[SlotRange]) -> bool {
     own.is_some() && state.slots.owner(first) == own
 }
 
-/// Slots, which come in order, as ranges.
+/// Combines slots, in ascending order, into ranges.
 pub fn ranges_of(slots: impl Iterator<Item = u16>) -> Vec<SlotRange> {
     let mut ranges: Vec<SlotRange> = Vec::new();
     for slot in slots {
@@ -124,7 +129,8 @@ pub fn ranges_of(slots: impl Iterator<Item = u16>) -> Vec<SlotRange> {
     ranges
 }
 
-/// The shard of which a node is the primary, with the index of the last entry about it; and its term.
+/// Returns the shard of which a node is the primary, with the index of the last entry about it, and
+/// its term.
 fn primary_of(state: &ControlState, node: NodeId) -> Option<((ShardId, u64), u64)> {
     let id = state.shard_of(node)?;
     let shard = state.shards.get(&id)?;

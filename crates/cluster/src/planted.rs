@@ -1,37 +1,39 @@
-//! Mistakes that tests plant, to see that the simulation finds them.
+//! Mistakes that tests plant to verify that the simulation detects them.
 //!
-//! In a build for users the question whether one is on is a constant.
+//! In a release build, the check for a planted mistake is a constant.
 
 /// A mistake that can be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// What heartbeats said of members counts as their answers, and they go on in the old term.
+    /// Reports in members' heartbeats count as their answers, and they continue in the old term.
     PromoteWithoutSeal,
-    /// A leader grants leases though no quorum is behind it.
+    /// A leader grants leases without a quorum.
     LeaseWithoutQuorum,
-    /// A member is promoted while the lease of the primary may stand.
+    /// A member is promoted while the primary's lease may stand.
     PromoteWithinLease,
-    /// The holder of a lease counts from when the grant came, and without the margin.
+    /// The holder counts a lease from the receipt of the grant, and without the margin.
     LeaseFromReceipt,
-    /// One answer is enough to promote on a quorum shard.
+    /// One answer suffices for a promotion in a quorum shard.
     OneAnswer,
     /// Entries that expect another state are applied all the same.
     ApplyUnchecked,
     /// A new leader does not wait for the grants of its predecessor.
     ForgetPredecessor,
-    /// A voter that was restarted reports as if it had acknowledged no leader before.
+    /// A restarted voter reports as if it had acknowledged no leader before.
     ForgetLeaderLease,
-    /// The only copy of a shard takes the office again in which it was before it was started anew.
+    /// After a restart, the only copy of a shard takes the office again in which it was before.
     OfficeAgain,
-    /// A primary that hands over tells that it left its office, and goes on with its lease.
+    /// A primary that hands over reports that it left its office, and keeps using its lease.
     LeaseKept,
-    /// A member that has nothing of the shard is promoted, and takes the office.
+    /// A member that has nothing of the shard is promoted, and takes office.
     BlankPromoted,
-    /// Who has the most data is promoted, though a copy of the log alone has more.
+    /// The member with the most data is promoted, although a log-only copy has more.
     RestIgnored,
-    /// Who is elected waits for leases as they are now, and not for those that were longer before.
+    /// An elected leader waits for leases of the present length, not for earlier ones that were
+    /// longer.
     ShorterLeaseOnly,
-    /// Who is elected waits for leases that were longer as it has heard of them itself, and not as the control state tells.
+    /// An elected leader waits for the longer leases that it has heard of itself, not for those in
+    /// the control state.
     LongerLeaseForgotten,
     /// A leader forgets a longer lease that it granted when it grants a shorter one.
     GrantShortened,

@@ -1,12 +1,14 @@
-//! A whole group in one thread under one seed: members, links, clocks, disks, clients, and what must hold.
+//! A whole group in one thread under one seed: members, links, clocks, disks, clients, and the
+//! checked promises.
 //!
 //! ```text
 //!   world: time in steps ─► per node: Member + Leader + log + seal on disk ─► messages with delay, loss, cuts
 //!          faults ─► cuts, restarts, pauses, clocks that drift, leaders that are deposed and do not know
 //! ```
 //!
-//! The control log is whatever [`ControlLogs`] stands for: here an ideal one, which keeps the promises of Raft, with leaders
-//! that are elected, deposed and mistaken about it; in the room `consensus` the real one, on its simulated runtime.
+//! [`ControlLogs`] abstracts the control log. Here it is an ideal one that keeps Raft's promises,
+//! with leaders that are elected, deposed and unaware of it. In the room `consensus` it is the real
+//! one, on its simulated runtime.
 //!
 //! One seed: `CLUSTER_SEED=7 cargo test -p cluster one_seed -- --nocapture`.
 
@@ -30,21 +32,24 @@ use crate::entry::Entry;
 use crate::leader_lease::Reign;
 use crate::state::ControlState;
 
-/// The control logs of all nodes of a world, which are known by their places from 0 on. All of them vote.
+/// The control logs of all nodes of a world. A node's place, from 0 on, identifies it. All nodes
+/// vote.
 pub trait ControlLogs {
-    /// Time passes: it is `now_ms`, and messages go where the links let them.
+    /// Advances the time to `now_ms`, and delivers messages where the links allow it.
     fn step(&mut self, now_ms: u64, links: &Links);
 
-    /// As which leader a node takes itself for the leader, with all applied that was committed before.
+    /// Returns the reign in which a node considers itself the leader, with all applied that was
+    /// committed before.
     fn reign(&self, at: usize) -> Option<Reign>;
 
-    /// Whether a majority has confirmed it so within that time, and within one election.
+    /// Whether a majority has confirmed the node as leader within that time, and within one
+    /// election timeout.
     fn has_quorum(&self, at: usize, now_ms: u64, within_ms: u64) -> bool;
 
-    /// The leader that a voter acknowledged in this step.
+    /// Returns the leader that a voter acknowledged in this step.
     fn acknowledged(&mut self, at: usize, now_ms: u64) -> Option<Reign>;
 
-    /// The state as a node has it, where that is newer than `known`.
+    /// Returns a node's state, if it is newer than `known`.
     fn learn(
         &mut self,
         at: usize,
@@ -53,12 +58,12 @@ pub trait ControlLogs {
         random: &mut Prng,
     ) -> Option<Arc<ControlState>>;
 
-    /// A node proposes; what becomes of it is seen in the state.
+    /// Proposes an entry at a node. The state shows the result.
     fn propose(&mut self, at: usize, entry: Entry, now_ms: u64);
 
-    /// A node loses power, and is back at `until_ms` at the latest.
+    /// Cuts a node's power until `until_ms` at the latest.
     fn restart(&mut self, at: usize, until_ms: u64);
 
-    /// A change of leaders that nothing made necessary, where there is one to change.
+    /// Changes the leader without need, if there is one to change.
     fn unsettle(&mut self, at: usize);
 }

@@ -1,7 +1,7 @@
 //! The control state, and the one function that changes it.
 //!
-//! Every node applies every entry in the same order. An entry that does not find what it expects changes nothing and
-//! says so, and one whose request was applied before gives what it gave then.
+//! Every node applies every entry in the same order. An entry whose expectation fails changes
+//! nothing and reports so. An entry whose request was applied before returns the earlier result.
 
 mod apply;
 mod codec;
@@ -19,13 +19,14 @@ use crate::entry::RequestId;
 
 pub use slots::Slots;
 
-/// Names, hosts and zones are not longer than this.
+/// Maximum length of names, hosts and zones.
 pub const TEXT_BYTES_MAX: usize = 255;
-/// So many requests are remembered.
+/// Maximum number of remembered requests.
 pub const REQUESTS_MAX: usize = 1_024;
-/// The number in Raft of the node that begins a group; no entry by which another joins has an index as low.
+/// The Raft id of the node that founds a group. No entry by which another node joins has such a low
+/// index.
 pub const FIRST_RAFT_ID: RaftId = 1;
-/// The level of this server: what it knows of entries, and of what nodes say to each other.
+/// The level of this server: the entries and the messages between nodes that it knows.
 ///
 /// | Level | What it adds |
 /// |---|---|
@@ -38,22 +39,24 @@ pub const FIRST_RAFT_ID: RaftId = 1;
 /// | 7 | replies to heartbeats say how long a lease counts |
 /// | 8 | the node timeout may be set for all nodes while they run |
 pub const FEATURE_LEVEL: u16 = 8;
-/// From this level on heartbeats name the time at which they were sent.
+/// From this level on, heartbeats carry the time at which they were sent.
 pub const LEVEL_OF_TIMES: u16 = 2;
-/// From this level on questions between members name who began their group.
+/// From this level on, requests between members name the founder of their group.
 pub const LEVEL_OF_FOUNDERS: u16 = 3;
-/// From this level on, where writes wait for a majority, one more copy of an even number needs no change in two steps.
+/// From this level on, adding a copy to an even number in a shard whose writes wait for a majority
+/// takes one step, not two.
 pub const LEVEL_OF_GROWING: u16 = 4;
-/// From this level on a replica that was taken from its shard looks itself for one that has none.
+/// From this level on, a replica that was taken from its shard looks by itself for a shard without
+/// one.
 pub const LEVEL_OF_SPARES: u16 = 5;
-/// From this level on a shard may have copies of its log alone.
+/// From this level on, a shard may have log-only copies.
 pub const LEVEL_OF_LOG_COPIES: u16 = 6;
-/// From this level on the leader says how long its leases count.
+/// From this level on, the leader states how long its leases count.
 pub const LEVEL_OF_LEASE_TIMES: u16 = 7;
-/// From this level on the directives of a group may name the node timeout.
+/// From this level on, the directives of a group may set the node timeout.
 pub const LEVEL_OF_NODE_TIMEOUTS: u16 = 8;
 
-/// The name of a node for good: 40 digits.
+/// The permanent name of a node: 40 digits.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub [u8; 20]);
 
@@ -69,34 +72,34 @@ impl fmt::Debug for NodeId {
     }
 }
 
-/// Which shard.
+/// Identifies a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardId(pub u32);
 
-/// What a node is there for: bits.
+/// The roles of a node, as bits.
 pub mod roles {
     /// It keeps data.
     pub const DATA: u8 = 1;
-    /// It votes, and keeps none.
+    /// It votes, and keeps no data.
     pub const WITNESS: u8 = 2;
-    /// Where it is the primary, writes wait for a majority.
+    /// If it is the primary, writes wait for a majority.
     pub const QUORUM: u8 = 4;
     /// It is in cluster mode: it begins a shard of its own, and shards own hash slots.
     pub const CLUSTER: u8 = 8;
-    /// As a replica it stays in its shard, until somebody orders otherwise.
+    /// As a replica it stays in its shard until an operator orders otherwise.
     pub const STAYS: u8 = 16;
-    /// As a replica it is not promoted, unless it is ordered to be.
+    /// As a replica it is promoted only by order.
     pub const DECLINES: u8 = 32;
-    /// It keeps a copy of the log alone, where that makes an odd number of copies.
+    /// It keeps a log-only copy if that makes the number of copies odd.
     pub const LOG: u8 = 64;
 }
 
-/// What a node says of itself.
+/// A node's record about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeRecord {
-    /// What people call it.
+    /// Its name for people.
     pub name: String,
-    /// Where clients and nodes find it.
+    /// Its address for clients and nodes.
     pub host: String,
     /// The port for clients.
     pub client_port: u16,
@@ -104,20 +107,20 @@ pub struct NodeRecord {
     pub link_port: u16,
     /// `availability-zone`.
     pub zone: String,
-    /// The name that clients may be told instead of `host`; empty where there is none.
+    /// The name that clients may get instead of `host`; empty if there is none.
     pub hostname: String,
-    /// The port for clients with encryption; 0 where there is none.
+    /// The port for encrypted client connections; 0 if there is none.
     pub tls_port: u16,
     /// See [`roles`].
     pub roles: u8,
-    /// How often it was started: a lower one is an older copy of its files.
+    /// How often it was started: a lower count comes from an older copy of its files.
     pub start_count: u64,
     /// The highest level that it knows.
     pub feature_level: u16,
 }
 
 impl NodeRecord {
-    /// Whether the node, as a replica, is promoted by order alone.
+    /// Whether the node, as a replica, is promoted only by order.
     #[must_use]
     pub fn declines(&self) -> bool {
         self.roles & roles::DECLINES != 0
@@ -127,26 +130,26 @@ impl NodeRecord {
 /// A node of the group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
-    /// Its number in Raft.
+    /// Its Raft id.
     pub raft_id: RaftId,
-    /// It was not heard any more.
+    /// Whether it is not heard any more.
     pub is_failed: bool,
     /// Whether it may lead and be promoted.
     pub drain: Drain,
-    /// What it says of itself.
+    /// Its record about itself.
     pub record: NodeRecord,
 }
 
-/// What an operator has a node do less of: before it is stopped for long, or taken away.
+/// What a node does less of by an operator's order, before it is stopped for long or removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Drain {
-    /// Nothing.
+    /// Not drained.
     #[default]
     No = 0,
     /// It leads nothing and is not promoted.
     Drained = 1,
-    /// The same, and it leaves the group as soon as nobody needs it.
+    /// The same, and it leaves the group as soon as no shard needs it.
     Leaving = 2,
 }
 
@@ -214,22 +217,23 @@ pub struct Shard {
     pub primary: NodeId,
     /// Where its log ended when it was promoted.
     pub promised: LogEnd,
-    /// Who keeps what.
+    /// The members and what they keep.
     pub members: BTreeMap<NodeId, CopyKind>,
-    /// The members before the change that goes on: both sets have to agree.
+    /// The members before the change in progress: both sets have to agree.
     pub old_members: Option<BTreeMap<NodeId, CopyKind>>,
     /// Whether writes wait for a majority.
     pub is_quorum: bool,
 }
 
-/// How many of a set must have a frame before it is committed.
+/// Returns how many members of a set must have a frame before it is committed.
 #[must_use]
 pub fn quorum_of(members: usize) -> usize {
     members / 2 + 1
 }
 
 impl Shard {
-    /// Whether enough have answered a seal: in every set so many that each quorum is met.
+    /// Whether enough members have answered a seal: in every set so many that each quorum contains
+    /// one of them.
     #[must_use]
     pub fn suffices(&self, answered: &BTreeSet<NodeId>) -> bool {
         self.sets().all(|set| {
@@ -238,7 +242,7 @@ impl Shard {
         })
     }
 
-    /// The end that a quorum of every set has.
+    /// Returns the end that a quorum of every set has.
     #[must_use]
     pub fn committed(&self, ends: &BTreeMap<NodeId, u64>) -> u64 {
         let of_set = |set: &BTreeMap<NodeId, CopyKind>| {
@@ -250,7 +254,7 @@ impl Shard {
         self.sets().map(of_set).min().unwrap_or(0)
     }
 
-    /// Everybody who has to be sealed.
+    /// Returns all members that have to be sealed.
     #[must_use]
     pub fn everybody(&self) -> BTreeSet<NodeId> {
         self.sets().flat_map(|set| set.keys().copied()).collect()
@@ -261,11 +265,11 @@ impl Shard {
     }
 }
 
-/// What is kept whole, by name.
+/// The kind of a document, which is stored as a whole by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum DocumentKind {
-    /// An ACL user, by its rules.
+    /// The rules of an ACL user.
     User = 1,
     /// A library of functions.
     Library = 2,
@@ -293,23 +297,23 @@ pub struct Versioned {
     pub body: Vec<u8>,
 }
 
-/// What became of an entry.
+/// The result of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Applied {
-    /// It was done.
+    /// It was applied.
     Done = 1,
     /// It expected another state: nothing changed.
     Stale = 2,
-    /// It cannot be: no such node, a primary that leaves, an older copy of a node.
+    /// It is invalid: no such node, a primary that leaves, an older copy of a node.
     Refused = 3,
 }
 
 impl Applied {
-    /// From its byte.
+    /// Converts from its byte.
     ///
     /// # Errors
-    /// Where it is none.
+    /// If the byte is invalid.
     pub fn of(byte: u8) -> Result<Self, Malformed> {
         match byte {
             1 => Ok(Self::Done),
@@ -337,19 +341,19 @@ pub struct ControlState {
     pub documents: BTreeMap<(DocumentKind, Vec<u8>), Versioned>,
     /// The secret of links.
     pub secret: Versioned,
-    /// Which hash slots have owners.
+    /// Owners of hash slots.
     pub slots: Slots,
     requests: VecDeque<(RequestId, Applied)>,
 }
 
 impl ControlState {
-    /// The node with a number in Raft.
+    /// Returns the node with a Raft id.
     #[must_use]
     pub fn node_of(&self, raft_id: RaftId) -> Option<(&NodeId, &Node)> {
         self.nodes.iter().find(|(_, node)| node.raft_id == raft_id)
     }
 
-    /// The shard that a node has a copy of: there is one at most.
+    /// Returns the shard of which a node has a copy; there is at most one.
     #[must_use]
     pub fn shard_of(&self, node: NodeId) -> Option<ShardId> {
         let mut shards = self.shards.iter();
@@ -357,14 +361,15 @@ impl ControlState {
         found.map(|(id, _)| *id)
     }
 
-    /// Whether some shard may still need what a node has: it is a member, or was one until a change that goes on.
+    /// Whether a shard may still need a node's data: it is a member, or was one before a change in
+    /// progress.
     #[must_use]
     pub fn is_needed(&self, node: NodeId) -> bool {
         let mut shards = self.shards.values();
         shards.any(|shard| shard.everybody().contains(&node))
     }
 
-    /// Whether the nodes of this group are in cluster mode; nothing where it has none with data.
+    /// Whether the nodes of this group are in cluster mode, or `None` if no node keeps data.
     #[must_use]
     pub fn is_cluster(&self) -> Option<bool> {
         let mut roles = self.nodes.values().map(|node| node.record.roles);

@@ -1,4 +1,4 @@
-//! The control state as INFO shows it: a row for each node, and fields.
+//! The control state as INFO shows it: fields, and a row for each node.
 
 use crate::control_log::Membership;
 use crate::state::{ControlState, Drain, NodeId, roles};
@@ -7,11 +7,11 @@ use crate::voters::fault_tolerance;
 /// One node, as a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeRow {
-    /// Its name for good.
+    /// Its permanent name.
     pub node: NodeId,
-    /// What people call it.
+    /// Its name for people.
     pub name: String,
-    /// Where clients find it.
+    /// Its address for clients.
     pub address: String,
     /// `primary`, `replica`, `witness`, `witness+log` (it keeps a copy of the log) or `spare`.
     pub role: &'static str,
@@ -23,7 +23,7 @@ pub struct NodeRow {
     pub drain: &'static str,
 }
 
-/// All nodes, in the order they joined.
+/// Returns all nodes, in the order in which they joined.
 #[must_use]
 pub fn rows(state: &ControlState, membership: &Membership) -> Vec<NodeRow> {
     let mut nodes: Vec<_> = state.nodes.iter().collect();
@@ -65,7 +65,7 @@ pub fn rows(state: &ControlState, membership: &Membership) -> Vec<NodeRow> {
         .collect()
 }
 
-/// What INFO says of the group, in order.
+/// Returns INFO's fields about the group, in order.
 #[must_use]
 pub fn fields(
     state: &ControlState,

@@ -1,28 +1,30 @@
-//! How long things take: all from one time, after which a node is taken for gone.
+//! All durations of a group. They derive from the time after which a silent node counts as failed.
 
-/// Milliseconds of `cluster-node-timeout` where nothing is configured.
+/// Default of `cluster-node-timeout`, in milliseconds.
 pub const NODE_TIMEOUT_MS: u64 = 1_500;
-/// The least that may be configured.
+/// Minimum that may be configured.
 pub const NODE_TIMEOUT_MS_MIN: u64 = 150;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// A node that was not heard for so long is taken for gone.
+    /// How long a node may be silent before it counts as failed.
     pub node_timeout_ms: u64,
-    /// For so long a primary may serve after it sent the heartbeat that a lease was granted for.
+    /// How long a primary may serve after it sent the heartbeat for which a lease was granted.
     pub lease_ms: u64,
-    /// Between two heartbeats of a node.
+    /// Time between two heartbeats of a node.
     pub heartbeat_ms: u64,
-    /// The longest time in which a group without a leader begins to elect one; followers give their leader so long.
+    /// The longest time before a group without a leader begins an election; followers wait so long
+    /// for their leader.
     pub election_ms_max: u64,
-    /// The shortest.
+    /// The shortest such time.
     pub election_ms_min: u64,
-    /// A majority has confirmed a leader so short ago, or it grants nothing.
+    /// How recently a majority must have confirmed a leader for it to grant anything.
     pub quorum_ms: u64,
-    /// So long answers to a seal are waited for, where those that are there suffice.
+    /// How long further answers to a seal are awaited if those received suffice.
     pub answers_ms: u64,
-    /// So long a shard without quorum waits for members that are not back from a restart of all.
+    /// How long a shard without quorum waits for members that are not back from a restart of all
+    /// members.
     pub recovery_ms: u64,
 }
 
@@ -33,7 +35,7 @@ impl Default for Times {
 }
 
 impl Times {
-    /// All times, from `cluster-node-timeout`.
+    /// Derives all times from `cluster-node-timeout`.
     #[must_use]
     pub fn of(node_timeout_ms: u64) -> Self {
         let node_timeout_ms = node_timeout_ms.max(NODE_TIMEOUT_MS_MIN);
@@ -49,8 +51,9 @@ impl Times {
         }
     }
 
-    /// These with another node timeout, while the control log runs on: its elections take what they took. Nothing is granted by an
-    /// older confirmation than where it began with that timeout, so leases end as those who wait for them count.
+    /// Returns these times with another node timeout, while the control log runs on with its
+    /// election times. Grants need a confirmation at least as recent as with a log started with
+    /// that timeout, so leases end within the time that waiting leaders assume.
     #[must_use]
     pub fn changed_to(&self, node_timeout_ms: u64) -> Self {
         let new = Self::of(node_timeout_ms);
@@ -63,34 +66,37 @@ impl Times {
         }
     }
 
-    /// The least node timeout that those may be changed to: the heartbeats of the control log, which stay, confirm a leader in time.
+    /// Returns the minimum node timeout to which these times may be changed: with the control log's
+    /// unchanged heartbeats a leader is still confirmed in time.
     #[must_use]
     pub fn node_timeout_ms_min(&self) -> u64 {
         self.election_ms_max.max(NODE_TIMEOUT_MS_MIN)
     }
 
-    /// How long a lease counts at its holder, from when it sent its heartbeat: clocks may differ by 1 % in their rate. No longer than
-    /// it counts at who granted it, where that says so.
+    /// Returns how long a lease counts at its holder, from the sending of its heartbeat: the rates
+    /// of clocks may differ by 1 %. If the grantor states how long the lease counts there, it is no
+    /// longer than that.
     #[must_use]
     pub fn held_lease_ms(&self, granted_ms: Option<u64>) -> u64 {
         let lease_ms = granted_ms.map_or(self.lease_ms, |it| it.min(self.lease_ms));
         lease_ms.saturating_sub(lease_ms / 100 + 10)
     }
 
-    /// How long a lease counts at who granted it, from the grant.
+    /// Returns how long a lease counts at its grantor, from the grant.
     #[must_use]
     pub fn granted_lease_ms(&self) -> u64 {
         self.lease_ms + self.lease_ms / 100 + 10
     }
 
-    /// So long after this has become known a lease of these times may stand, whoever granted it.
+    /// Returns how long after this became known a lease of these times may stand, whoever granted
+    /// it.
     #[must_use]
     pub fn may_stand_ms(&self) -> u64 {
         let time_ms = self.predecessor_ms();
         time_ms + time_ms / 100
     }
 
-    /// For so long a new leader counts on grants of its predecessor.
+    /// Returns how long a new leader respects grants of its predecessor.
     #[must_use]
     pub fn predecessor_ms(&self) -> u64 {
         self.election_ms_max + self.granted_lease_ms()
@@ -110,7 +116,8 @@ mod tests {
             assert_eq!(changed.election_ms_max, begun.election_ms_max);
             assert_eq!(changed.lease_ms, anew.lease_ms);
             assert_eq!(changed.heartbeat_ms, anew.heartbeat_ms);
-            // What is granted is over when others think so, and a leader is confirmed more often than it has to be.
+            // Granted leases end before other nodes assume it, and a leader is confirmed more often
+            // than necessary.
             assert!(changed.quorum_ms <= anew.election_ms_max);
             assert!(changed.quorum_ms * 3 >= begun.heartbeat_ms * 5 - 3);
             assert_eq!(changed.changed_to(1_500), begun);

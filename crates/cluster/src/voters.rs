@@ -1,14 +1,15 @@
-//! Who is to vote: the reconciler's one decision, from the nodes that are there.
+//! The choice of voters: the reconciler's one decision, from the available nodes.
 //!
-//! 1 of up to two nodes, 3 of up to four, 5 of more; over distinct zones, then hosts. A voter that was not heard for a
-//! while is replaced, if a healthy node is there to do so. One change at a time.
+//! 1 of up to two nodes, 3 of up to four, 5 of more; spread over distinct zones, then hosts. A
+//! voter that was silent for a while is replaced if a healthy node is available. One change at a
+//! time.
 
 use std::collections::BTreeSet;
 
 use crate::control_log::{Membership, RaftId};
 use crate::state::{ControlState, Drain, Node, NodeId};
 
-/// How many of so many nodes vote.
+/// Returns how many of `nodes` nodes vote.
 #[must_use]
 pub fn wanted_voters(nodes: usize) -> usize {
     match nodes {
@@ -18,8 +19,8 @@ pub fn wanted_voters(nodes: usize) -> usize {
     }
 }
 
-/// The voters that there should be next, where that is not as it is: one joins, or one is replaced. `is_lost` tells
-/// whether a node was not heard for longer than a voter may be.
+/// Returns the next set of voters, if it differs: one joins, or one is replaced. `is_lost` tells
+/// whether a node was silent for longer than a voter may be.
 #[must_use]
 pub fn next_voters(
     state: &ControlState,
@@ -44,7 +45,7 @@ pub fn next_voters(
         return Some(voters);
     }
     let wanted = wanted_voters(state.nodes.len());
-    // Two voters fail over no better than one: they come in pairs.
+    // Two voters tolerate no more failures than one: voters are added in pairs.
     let missing = wanted.saturating_sub(now.voters.len());
     if missing == 0 {
         return None;
@@ -57,9 +58,9 @@ pub fn next_voters(
     Some(voters.voters)
 }
 
-/// The voters without one that is to leave and that nobody can replace: it leaves when it has no vote any more, so that those that are
-/// left decide without it. Not the leader, in whose place another one leads first; nor where those that are left would have no
-/// majority.
+/// Returns the voters without one that is to leave and that no node can replace. It leaves after it
+/// has lost its vote, so that the remaining voters decide without it. Never removes the leader,
+/// which hands over its leadership first, and never if the remaining voters would have no majority.
 #[must_use]
 pub fn without_leaving(
     state: &ControlState,
@@ -84,7 +85,7 @@ fn without(voters: &BTreeSet<RaftId>, gone: RaftId) -> BTreeSet<RaftId> {
     voters.iter().copied().filter(|id| *id != gone).collect()
 }
 
-/// The node whose zone and host have the fewest voters, and which has been there longest.
+/// Returns the node whose zone and host have the fewest voters, and among those the oldest.
 fn best_candidate(
     state: &ControlState,
     now: &Membership,
@@ -109,7 +110,7 @@ fn best_candidate(
         .map(|node| node.raft_id)
 }
 
-/// How many nodes may be lost before the group decides nothing any more.
+/// Returns how many voters may be lost before the group can decide nothing.
 #[must_use]
 pub fn fault_tolerance(voters: usize) -> usize {
     voters.saturating_sub(1) / 2

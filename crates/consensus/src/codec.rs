@@ -1,4 +1,4 @@
-//! What Raft keeps and sends, as bytes.
+//! Encoding of what Raft stores and sends.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use openraft::{EmptyNode, EntryPayload, Membership, StoredMembership};
 
 use crate::{Data, Entry, Leader, LogId, Vote};
 
-/// A group has fewer members.
+/// Upper bound of a group's members.
 const MEMBERS_MAX: usize = 65_536;
 
 pub(crate) type Members = Membership<u64, EmptyNode>;
@@ -106,7 +106,7 @@ fn read_members(reader: &mut Reader<'_>) -> Result<Members, Malformed> {
             .collect::<Result<BTreeSet<u64>, _>>()
     };
     let sets = reader.count()?;
-    // One, or two while they change; none before the group was begun.
+    // One set, or two during a change; none before the group began.
     if sets > 2 {
         return Err(Malformed::Value);
     }

@@ -1,12 +1,14 @@
-//! What is wrong with the files of a control log now: who writes them says so and tries again, who takes part looks.
+//! The present fault of a control log's files. Writers report it here and try again; code that
+//! depends on the log reads it.
 //!
 //! ```text
 //!   DiskLog, Machine ── a write fails ─► said here ─► a pause ─► written anew, whole ─► said no more
 //!                                          └─► Standing, and who asks this node: it takes no part
 //! ```
 //!
-//! Raft ends for good at the first error of its storage. It is told of none: what it asked for takes until it is done, and nothing is
-//! answered meanwhile, as of a node whose disk stands still.
+//! Raft ends permanently at the first error of its storage, so it never gets one: its operation
+//! takes until it succeeds, and nothing is answered meanwhile, as on a node whose disk stands
+//! still.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,51 +18,51 @@ use std::time::Duration;
 use openraft::RaftTypeConfig;
 use openraft::type_config::TypeConfigExt as _;
 
-/// Between two attempts.
+/// Time between two attempts.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// See the module. Copies are of the same files.
+/// See the module. Clones refer to the same files.
 #[derive(Clone, Debug, Default)]
 pub struct DiskFault(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Why votes and entries cannot be written: without them nobody takes part.
+    /// Why votes and entries cannot be written. The node does not take part meanwhile.
     journal: Mutex<Option<String>>,
     /// Why no snapshot can be written. The journal grows meanwhile.
     snapshot: Mutex<Option<String>>,
-    /// The log ends: nothing is tried again.
+    /// Whether the log ends: failed writes are not tried again.
     is_over: AtomicBool,
 }
 
-/// Which of the files.
+/// The kind of file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
-    /// Votes and entries; and a snapshot in the place of entries.
+    /// Votes and entries; and a snapshot that replaces entries.
     Journal,
-    /// A snapshot of what is in the journal, too.
+    /// A snapshot of what is also in the journal.
     Snapshot,
 }
 
 impl DiskFault {
-    /// Why this node cannot take part, if so.
+    /// Returns why this node cannot take part, if it cannot.
     #[must_use]
     pub fn journal(&self) -> Option<String> {
         lock(&self.0.journal).clone()
     }
 
-    /// Why no snapshot can be written, if so.
+    /// Returns why no snapshot can be written, if it cannot.
     #[must_use]
     pub fn snapshot(&self) -> Option<String> {
         lock(&self.0.snapshot).clone()
     }
 
-    /// The log ends: who tries again is told of the error.
+    /// Ends the log: further attempts return their error.
     pub fn give_up(&self) {
         self.0.is_over.store(true, Ordering::Release);
     }
 
-    /// Writes something, as often as it takes.
+    /// Writes something, with as many attempts as needed.
     ///
     /// # Errors
     /// Those of the system, once the log ends.

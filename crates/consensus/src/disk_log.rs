@@ -1,14 +1,16 @@
-//! The log of Raft on disk: one journal of records, each with a sum, synced before anybody is told.
+//! Raft's log on disk: one journal of records, each with a checksum, synced before any reply.
 //!
 //! ```text
 //!   control/journal   head │ vote │ entry │ entry │ committed │ truncate │ entry …
 //! ```
 //!
-//! All entries are in memory, too: what a snapshot covers is purged, and then the journal is written anew under another
-//! name and takes the place of the old one. A control log sees less than a hundred entries a second, most of the time none.
+//! All entries are also in memory. Entries that a snapshot covers are purged: the journal is then
+//! rewritten under another name and replaces the old one. A control log gets less than a hundred
+//! entries a second, most of the time none.
 //!
-//! So it is after a write or a sync that failed, and at a start: of a file that was not synced the system may show what is not on
-//! disk, and sync it no more. What was acknowledged is in memory, and goes to a file of which all is synced.
+//! The journal is also rewritten after a failed write or sync, and at a start: the system may show
+//! unsynced data of a file that is not on disk, and never sync it. What was acknowledged is in
+//! memory, and is written to a file that is synced completely.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -29,14 +31,14 @@ use crate::planted::{Bug, is_on};
 use crate::{Entry, LogId, Types, Vote};
 
 const JOURNAL: &str = "journal";
-/// What a journal begins with, and its version.
+/// The first bytes of a journal, with its version.
 const HEAD: &[u8] = b"IOLITE CONTROL JOURNAL 1\n";
-/// No file of a control log is read that is longer.
+/// Maximum length of a control log's file; longer files are not read.
 pub(crate) const BYTES_MAX: u64 = 1 << 30;
-/// No single write is longer: more than that after a damaged record is damage.
+/// Maximum length of a single write: more than that after a damaged record is damage.
 const TORN_BYTES_MAX: usize = 64 << 20;
 
-/// See the module. Copies are of the same log.
+/// See the module. Clones refer to the same log.
 #[derive(Clone, Debug)]
 pub struct DiskLog {
     inner: Arc<Mutex<Inner>>,
@@ -49,12 +51,12 @@ struct Inner {
     directory: PathBuf,
     file: Box<dyn DiskFile>,
     end: u64,
-    /// Something failed: nobody knows what the file has, and it is not written to any more.
+    /// Whether a write failed: the file's content is unknown, and it is not written to any more.
     is_broken: bool,
     kept: Kept,
 }
 
-/// What the journal says.
+/// The content of the journal.
 #[derive(Debug, Default)]
 struct Kept {
     vote: Option<Vote>,
@@ -68,9 +70,9 @@ enum Change<'e> {
     Vote(Vote),
     Committed(Option<LogId>),
     Entry(&'e Entry),
-    /// Entries from this index on are gone.
+    /// Removes the entries from this index on.
     Truncate(u64),
-    /// Entries up to this one are.
+    /// Removes the entries up to this one.
     Purge(LogId),
 }
 
@@ -88,7 +90,8 @@ impl Change<'_> {
     }
 }
 
-/// Changes as one record: what is synced at once is there whole or not at all, so after a torn record there is none.
+/// Encodes changes as one record: all that is synced at once is present completely or not at all,
+/// so nothing follows a torn record.
 fn batch(changes: &[Change<'_>]) -> Vec<u8> {
     let mut writer = Writer::default();
     for change in changes {
@@ -156,11 +159,11 @@ impl Kept {
 }
 
 impl DiskLog {
-    /// Opens the journal in a directory, or makes both.
+    /// Opens the journal in a directory, or creates both.
     ///
     /// # Errors
-    /// Those of the system; and where the journal is damaged before its end, or of another version: then this node does not
-    /// vote with it, and joins as a new one.
+    /// Those of the system; and if the journal is damaged before its end, or of another version:
+    /// then this node does not vote with it, and joins as a new one.
     pub fn open(disk: &Arc<dyn Disk>, directory: &Path) -> io::Result<Self> {
         whole_file::make_directory(&**disk, directory)?;
         let kept = read_kept(&**disk, directory)?;
@@ -183,13 +186,13 @@ impl DiskLog {
         })
     }
 
-    /// What is wrong with its files, for who shares that.
+    /// Returns the fault of its files, for sharing.
     #[must_use]
     pub fn fault(&self) -> DiskFault {
         self.fault.clone()
     }
 
-    /// Writes records, as often as it takes; durable then.
+    /// Writes records, with as many attempts as needed. They are durable afterwards.
     async fn persist<C: Types>(&self, changes: &[Change<'_>]) -> io::Result<()> {
         let is_vote = matches!(changes, [Change::Vote(_)]);
         let is_left_out = is_on(Bug::NotSynced) || (is_vote && is_on(Bug::VoteNotSynced));
@@ -205,15 +208,15 @@ impl DiskLog {
     }
 }
 
-/// What a journal says that nobody has open.
+/// The content of a journal that is not open.
 pub(crate) struct Journal {
     pub(crate) vote: Option<Vote>,
     pub(crate) committed: Option<LogId>,
-    /// In their order.
+    /// The entries in order.
     pub(crate) entries: Vec<Entry>,
 }
 
-/// Reads a journal that nobody has open; an empty one where there is none.
+/// Reads a journal that is not open; an empty one if there is none.
 ///
 /// # Errors
 /// Those of the system; damage.
@@ -226,10 +229,10 @@ pub(crate) fn read(disk: &dyn Disk, directory: &Path) -> io::Result<Journal> {
     })
 }
 
-/// Writes a journal without entries: all up to there are in a snapshot.
+/// Writes a journal without entries, because a snapshot has all of them.
 ///
 /// # Errors
-/// Those of the system; what was there is there still.
+/// Those of the system; the previous journal is unchanged then.
 pub(crate) fn write_empty(
     disk: &dyn Disk,
     directory: &Path,
@@ -245,7 +248,8 @@ pub(crate) fn write_empty(
     whole_file::replace(disk, directory, JOURNAL, &kept.encode()).map(drop)
 }
 
-/// Removes what is left of a former membership: who joins anew has another number, and another journal.
+/// Removes the files of a former membership: a node that joins anew has another id and another
+/// journal.
 ///
 /// # Errors
 /// Those of the system.
@@ -256,7 +260,7 @@ pub fn forget(disk: &dyn Disk, directory: &Path) -> io::Result<()> {
     disk.sync_directory(directory)
 }
 
-/// What a directory's journal says; nothing where there is none.
+/// Returns the content of a directory's journal; empty if there is none.
 fn read_kept(disk: &dyn Disk, directory: &Path) -> io::Result<Kept> {
     let path = directory.join(JOURNAL);
     let mut kept = Kept::default();
@@ -268,7 +272,7 @@ fn read_kept(disk: &dyn Disk, directory: &Path) -> io::Result<Kept> {
     Ok(kept)
 }
 
-/// Reads what is there. What a crash tore off the end is passed over.
+/// Reads a journal. Skips a record that a crash tore off the end.
 fn read_journal(file: &dyn DiskFile, path: &Path, kept: &mut Kept) -> io::Result<()> {
     let bytes = whole_file::read_all(file, BYTES_MAX)?;
     let damaged = |at: usize, what: &dyn std::fmt::Display| {
@@ -285,14 +289,14 @@ fn read_journal(file: &dyn DiskFile, path: &Path, kept: &mut Kept) -> io::Result
         let at = bytes.len() - rest.len();
         match take_record(&mut rest) {
             Ok(body) => kept.read_batch(body).map_err(|what| damaged(at, &what))?,
-            // The first record was written with its file, whole.
+            // The first record was written completely with its file.
             Err(what) if at == HEAD.len() || !is_torn(rest) => return Err(damaged(at, &what)),
             Err(_) => return Ok(()),
         }
     }
 }
 
-/// Whether this is what was being written when the power went: then there is no whole record after it.
+/// Whether these bytes were being written when the power failed: then no complete record follows.
 fn is_torn(rest: &[u8]) -> bool {
     let has_record = |at: usize| {
         let mut from = &rest[at..];
@@ -302,7 +306,7 @@ fn is_torn(rest: &[u8]) -> bool {
 }
 
 impl Inner {
-    /// Appends records; durable when this returns, if that is asked for.
+    /// Appends records. They are durable afterwards if `syncs` is set.
     fn write(&mut self, changes: &[Change<'_>], syncs: bool) -> io::Result<()> {
         if self.is_broken {
             self.rewrite()?;
@@ -312,16 +316,16 @@ impl Inner {
         let written = written.and_then(|()| if syncs { self.file.sync() } else { Ok(()) });
         match written {
             Ok(()) => self.end += bytes.len() as u64,
-            // Nobody knows what of it is there.
+            // It is unknown how much of it was written.
             Err(_) => self.is_broken = true,
         }
         written
     }
 
-    /// A file of what counts takes the place of the one that there is.
+    /// Replaces the journal by a file with only the valid content.
     fn rewrite(&mut self) -> io::Result<()> {
         let bytes = self.kept.encode();
-        // It may have the name already when this fails.
+        // When this fails, the file may already have the name.
         self.is_broken = true;
         let file = whole_file::replace(&*self.disk, &self.directory, JOURNAL, &bytes)?;
         (self.file, self.end) = (file, bytes.len() as u64);
@@ -367,14 +371,14 @@ impl<C: Types> RaftLogStorage<C> for DiskLog {
     }
 
     async fn save_committed(&mut self, committed: Option<LogId>) -> Result<(), io::Error> {
-        // A hint for the next start: it goes with the next entries.
+        // A hint for the next start: written with the next entries.
         self.lock().kept.committed = committed;
         Ok(())
     }
 
     async fn read_committed(&mut self) -> Result<Option<LogId>, io::Error> {
         let inner = self.lock();
-        // It may name what a power cut took.
+        // It may name an entry that a power cut removed.
         let last = inner.kept.last();
         match is_on(Bug::AppliedBeforeCommit) {
             true => Ok(last),
@@ -414,7 +418,7 @@ impl<C: Types> RaftLogStorage<C> for DiskLog {
         let mut inner = self.lock();
         inner.kept.entries.retain(|index, _| *index > id.index);
         inner.kept.purged = Some(id);
-        // Where that fails, the journal has more than it has to, and is written anew before the next record.
+        // If that fails, the journal has more than needed, and is rewritten before the next record.
         let _later = inner.rewrite();
         Ok(())
     }
@@ -512,7 +516,7 @@ mod tests {
         assert_eq!(indexes(&open(&disk).unwrap()), [0, 1]);
     }
 
-    /// A sync that failed may be forgotten by the system: who reads the file sees what no disk has.
+    /// The system may forget a failed sync: readers of the file then see data that no disk has.
     #[test]
     fn what_a_start_finds_is_on_disk() {
         for seed in 0..50 {
@@ -530,7 +534,7 @@ mod tests {
         }
     }
 
-    /// A log whose disk fails from some operation on, and the entries that were acknowledged.
+    /// Returns a log whose disk fails from some operation on, and the acknowledged entries.
     fn failing(seed: u64, fault: Fault) -> (SimulatedDisk, DiskLog, Vec<u64>) {
         let disk = SimulatedDisk::new(seed);
         let log = open(&disk).unwrap();
@@ -543,11 +547,12 @@ mod tests {
         (disk, log, acknowledged)
     }
 
-    /// Whichever operation fails, and however: what was acknowledged is there, and what comes after the fault is, too.
+    /// Whichever operation fails, and however: acknowledged entries remain, and so do those after
+    /// the fault.
     #[test]
     fn a_journal_that_could_not_be_written_is_written_again() {
         for (seed, fault) in (0..60).zip(Fault::ALL.into_iter().cycle()) {
-            // In vain once more, and then a crash: no more is there than what was tried.
+            // One more failed attempt, and then a crash: no more is there than what was tried.
             let (disk, log, acknowledged) = failing(seed, fault);
             let next = acknowledged.len() as u64;
             assert!(append(&log, next).is_err(), "{seed}");

@@ -1,4 +1,4 @@
-//! The control log of a group by Raft: openraft, with files of our own.
+//! The control log of a group with Raft: openraft, with our own files.
 //!
 //! ```text
 //!   Raft ──► DiskLog      journal: entries, votes, what is committed ──► durability::Disk, synced before every answer
@@ -7,14 +7,16 @@
 //!   bytes of a peer ──► serve ──► Raft
 //! ```
 //!
-//! Nobody else names openraft. It is generic over the runtime: tests run a whole group on its simulated one, in one thread
-//! under one seed.
+//! No other room names openraft. It is generic over the runtime: tests run a whole group on its
+//! simulated one, in one thread under one seed.
 //!
 //! Invariants
-//!  1. A vote, and an entry, is on disk before anybody is told so.
-//!  2. What a crash tore off the end of the journal was never answered; damage before it is refused, with its place.
-//!  3. Bytes of a peer never panic.
-//!  4. Where the files cannot be written nobody is answered, and Raft goes on when they can be again.
+//!  1. A vote or an entry is on disk before any node learns of it.
+//!  2. A record that a crash tore off the end of the journal was never acknowledged. Damage before
+//!     the end is refused, with its position.
+//!  3. Bytes of a peer never cause a panic.
+//!  4. While the files cannot be written, no request is answered. Raft continues when they can be
+//!     written again.
 
 #![forbid(unsafe_code)]
 
@@ -46,7 +48,7 @@ pub use raft_log::{Change, Options, RaftLog, Runtime, Told, answer_channel, with
 pub use recover::{Known, begin_anew, read_known};
 pub use standing::Standing;
 
-/// The bytes of a proposal, as an entry of Raft has them.
+/// The bytes of a proposal, as Raft's entries hold them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Data(pub Vec<u8>);
 
@@ -56,21 +58,21 @@ impl fmt::Display for Data {
     }
 }
 
-/// What became of an entry; none for those of Raft itself.
+/// The result of an entry, or `None` for Raft's own entries.
 pub type Outcome = Option<Applied>;
 
 /// The leader of a term.
 pub type Leader = LeaderId<u64, u64>;
 /// A vote.
 pub type Vote = openraft::Vote<Leader>;
-/// The place of an entry.
+/// The position of an entry.
 pub type LogId = openraft::LogId<Leader>;
-/// What an entry carries.
+/// The content of an entry.
 pub type Payload = EntryPayload<Data, u64, EmptyNode>;
 /// An entry.
 pub type Entry = openraft::Entry<Leader, Payload>;
 
-/// Types of Raft on any runtime.
+/// Raft's types on any runtime.
 pub trait Types:
     RaftTypeConfig<
         D = Data,
@@ -101,10 +103,10 @@ impl<C> Types for C where
 {
 }
 
-/// Raft's configuration for the times of a group.
+/// Returns Raft's configuration for the times of a group.
 ///
 /// # Errors
-/// Where they cannot be.
+/// If openraft refuses the times.
 pub fn raft_config(times: &cluster::Times) -> Result<openraft::Config, String> {
     openraft::Config {
         cluster_name: "iolite".to_owned(),
@@ -112,8 +114,8 @@ pub fn raft_config(times: &cluster::Times) -> Result<openraft::Config, String> {
         election_timeout_min: times.election_ms_min,
         election_timeout_max: times.election_ms_max,
         enable_pre_vote: Some(true),
-        // A node whose files were put back to those of an earlier day is told again what it lacks. It broke what it promised, and
-        // nobody else is to stop for that.
+        // A node whose files were restored from an earlier backup gets again what it lacks. It
+        // broke its promises, but no other node may stop for that.
         allow_log_reversion: Some(true),
         ..openraft::Config::default()
     }

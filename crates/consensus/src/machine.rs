@@ -1,11 +1,11 @@
-//! The state machine of Raft: the control state, and its snapshots.
+//! Raft's state machine: the control state, and its snapshots.
 //!
 //! ```text
 //!   control/snapshot   record: last entry, members │ record: the state
 //! ```
 //!
-//! The state is in memory, and peers are sent that; a start reads the snapshot and applies the log after it again, which gives
-//! the same.
+//! The state is in memory, and peers get that one. A start reads the snapshot and applies the log
+//! after it again, which gives the same state.
 
 use std::fmt;
 use std::io;
@@ -32,7 +32,7 @@ pub(crate) const SNAPSHOT: &str = "snapshot";
 pub(crate) type Meta = SnapshotMeta<Leader, u64, EmptyNode>;
 pub(crate) type Whole = Snapshot<Leader, u64, EmptyNode, Vec<u8>>;
 
-/// The newest state that was applied here, for whoever looks.
+/// The newest state that was applied here, for readers.
 #[derive(Clone, Default)]
 pub struct Published {
     newest: Arc<Mutex<Arc<ControlState>>>,
@@ -40,7 +40,8 @@ pub struct Published {
 }
 
 impl Published {
-    /// A state, and who is called when there is another one. Called with nothing locked; it must not wait.
+    /// Creates it with a callback for changes of the state. It is called without locks held, and
+    /// must not wait.
     #[must_use]
     pub fn with_hook(changed: Arc<dyn Fn() + Send + Sync>) -> Self {
         Self {
@@ -49,7 +50,7 @@ impl Published {
         }
     }
 
-    /// The state.
+    /// Returns the state.
     #[must_use]
     pub fn get(&self) -> Arc<ControlState> {
         Arc::clone(&self.newest.lock().unwrap_or_else(PoisonError::into_inner))
@@ -85,7 +86,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A machine whose snapshot is in a directory that is there, beside a log of that [fault](crate::DiskLog::fault).
+    /// Creates a machine whose snapshot lies in an existing directory, beside a log with that
+    /// [fault](crate::DiskLog::fault).
     #[must_use]
     pub fn new(
         disk: &Arc<dyn Disk>,
@@ -104,7 +106,7 @@ impl Machine {
         }
     }
 
-    /// What a snapshot of the state covers.
+    /// Returns the description of a snapshot of the state.
     fn meta(&self) -> Meta {
         Meta {
             last_log_id: self.last,
@@ -126,7 +128,7 @@ fn damaged(what: Malformed) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// A snapshot as bytes: in its file, and on the way to a peer.
+/// Encodes a snapshot, for its file and for a peer.
 pub(crate) fn encode_snapshot(meta: &Meta, state: &[u8]) -> Vec<u8> {
     let mut writer = Writer::default();
     write_log_id(&mut writer, meta.last_log_id);
@@ -148,7 +150,7 @@ pub(crate) fn decode_snapshot(mut bytes: &[u8]) -> Result<(Meta, Vec<u8>), Malfo
     Ok((meta, state))
 }
 
-/// Writes the state as it was when this was made.
+/// Writes the state as of the builder's creation.
 #[derive(Debug)]
 pub struct Builder {
     disk: Arc<dyn Disk>,
@@ -189,7 +191,8 @@ impl<C: Types> RaftStateMachine<C> for Machine {
         while let Some((entry, responder)) = entries.try_next().await? {
             let outcome = match &entry.payload {
                 EntryPayload::Blank => None,
-                // A server that does not know what an entry says stops applying: what it has stays as it is.
+                // A server that does not know an entry's content stops applying: its state stays as
+                // it is.
                 EntryPayload::Normal(data) => {
                     let proposal = Proposal::decode(&data.0).map_err(unknown)?;
                     Some(self.state.apply(entry.log_id.index, &proposal))
@@ -220,7 +223,7 @@ impl<C: Types> RaftStateMachine<C> for Machine {
 
     async fn install_snapshot(&mut self, meta: &Meta, snapshot: Vec<u8>) -> Result<(), io::Error> {
         let bytes = encode_snapshot(meta, &snapshot);
-        // What cannot be read takes the place of nothing.
+        // An unreadable snapshot must not replace the present one.
         ControlState::decode(&snapshot).map_err(damaged)?;
         let write = || whole_file::replace(&*self.disk, &self.directory, SNAPSHOT, &bytes);
         self.fault
@@ -229,8 +232,8 @@ impl<C: Types> RaftStateMachine<C> for Machine {
         self.take_in(meta, &snapshot)
     }
 
-    /// The state as it is, for a peer: Raft ends at the first error of its storage, and a file may be unreadable. Only a start,
-    /// before anything is applied, reads the file.
+    /// Returns the state in memory, for a peer: Raft ends at the first error of its storage, and a
+    /// file may be unreadable. Only a start, before anything is applied, reads the file.
     async fn get_current_snapshot(&mut self) -> Result<Option<Whole>, io::Error> {
         if self.last.is_some() {
             let (meta, snapshot) = (self.meta(), self.state.encode());
@@ -260,13 +263,14 @@ mod tests {
     use crate::DiskLog;
     use crate::simulation::SimTypes;
 
-    /// A leader whose disk failed while it read its snapshot for a follower took no part any more until it was started anew.
+    /// Regression: a leader whose disk failed while it read its snapshot for a follower took no
+    /// part until it was restarted.
     #[test]
     fn a_peer_is_sent_what_this_node_has_though_its_disk_cannot_be_read() {
         let simulated = SimulatedDisk::new(1);
         let disk: Arc<dyn Disk> = Arc::new(simulated.clone());
         let directory = Path::new("/control");
-        // Makes the directory, too.
+        // Also creates the directory.
         let fault = DiskLog::open(&disk, directory).unwrap().fault();
         let mut machine = Machine::new(&disk, directory, &Published::default(), &fault);
         let meta = Meta {

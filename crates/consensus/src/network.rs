@@ -1,6 +1,6 @@
-//! What Raft's nodes ask each other, as bytes; who carries them is not known here.
+//! Requests between Raft's nodes, as bytes. A carrier, unknown here, transports them.
 //!
-//! A request is its kind and its fields, an answer likewise. Peers have proved themselves before.
+//! A request is its kind and its fields, and so is an answer. Peers are already authenticated.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -24,22 +24,22 @@ const APPEND: u8 = 1;
 const VOTE: u8 = 2;
 const PRE_VOTE: u8 = 3;
 const SNAPSHOT: u8 = 4;
-/// A node has its leader propose an entry.
+/// A node asks its leader to propose an entry.
 const PROPOSE: u8 = 5;
-/// A node asks its leader for an index that no entry committed before is above.
+/// A node asks its leader for an index that covers every entry committed before.
 const BARRIER: u8 = 6;
-/// The leader has a voter lead.
+/// The leader asks a voter to take over leadership.
 const TRANSFER: u8 = 7;
-/// One request has fewer entries.
+/// Upper bound of the entries in one request.
 const ENTRIES_MAX: usize = 65_536;
 
-/// Why no answer came.
+/// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreached(pub String);
 
-/// Carries requests to peers, and their answers back.
+/// Carries requests to peers, and returns their answers.
 pub trait Carrier: Send + Sync + 'static {
-    /// Asks a node. Given up after `time`.
+    /// Sends a request to a node and waits up to `time` for the answer.
     fn ask(
         &self,
         to: u64,
@@ -48,11 +48,11 @@ pub trait Carrier: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Vec<u8>, Unreached>> + Send;
 }
 
-/// Makes the ways to peers.
+/// Creates connections to peers.
 #[derive(Debug)]
 pub struct Network<K>(pub Arc<K>);
 
-/// The way to one.
+/// The connection to one peer.
 #[derive(Debug)]
 pub struct Peer<K> {
     carrier: Arc<K>,
@@ -135,7 +135,7 @@ impl<C: Types, K: Carrier> RaftNetworkV2<C> for Peer<K> {
         write_vote(writer.u8(TRANSFER), *rpc.from_leader());
         writer.u64(*rpc.to_node_id());
         write_log_id(&mut writer, rpc.last_log_id().copied());
-        // Whether the voter does it shows when it leads.
+        // It shows when the voter leads.
         self.ask(writer, option.hard_ttl(), |_| Ok(())).await?;
         Ok(Ok(()))
     }
@@ -189,7 +189,7 @@ fn write_voted<C: Types>(response: &VoteResponse<C>) -> Writer {
     writer
 }
 
-/// The leader, by term and Raft id, that whoever answers this request of it acknowledges.
+/// Returns the leader, by term and Raft id, that is acknowledged by answering this request.
 #[must_use]
 pub fn leader_of(request: &[u8]) -> Option<(u64, u64)> {
     let (kind, rest) = request.split_first()?;
@@ -198,10 +198,10 @@ pub fn leader_of(request: &[u8]) -> Option<(u64, u64)> {
     is_of_leader.then_some((vote.leader_id.term, vote.leader_id.node_id))
 }
 
-/// Answers what a peer asks of this node.
+/// Answers a peer's request to this node.
 ///
 /// # Errors
-/// Where it is no request, or this node's Raft has ended.
+/// If it is malformed, or if this node's Raft has ended.
 pub async fn serve<C: Types>(raft: &Raft<C, Machine>, request: &[u8]) -> Result<Vec<u8>, String> {
     let malformed = |what: Malformed| format!("a request of a peer: {what}");
     let (kind, rest) = request.split_first().ok_or("an empty request")?;
@@ -258,10 +258,11 @@ pub async fn serve<C: Types>(raft: &Raft<C, Machine>, request: &[u8]) -> Result<
     }
 }
 
-/// Why this node does not do what only a leader does.
+/// Why this node refuses a leader's task.
 pub(crate) type NotLed = Unavailable;
 
-/// Has an entry proposed and applied here, where this node leads; what became of it, as a number.
+/// Proposes an entry and waits until it is applied here, if this node leads. Returns the result as
+/// a number.
 pub(crate) async fn propose<C: Types>(
     raft: &Raft<C, Machine>,
     proposal: Vec<u8>,
@@ -273,7 +274,7 @@ pub(crate) async fn propose<C: Types>(
     Ok(applied as u64)
 }
 
-/// The index that a read has to see, where this node leads.
+/// Returns the index that a read has to see, if this node leads.
 pub(crate) async fn barrier<C: Types>(raft: &Raft<C, Machine>) -> Result<u64, NotLed> {
     match raft.get_read_log_id(ReadPolicy::ReadIndex).await {
         Ok((read, _)) => Ok(read.index()),
@@ -299,7 +300,7 @@ fn write_led(led: Result<u64, NotLed>) -> Writer {
         Ok(number) => drop(writer.u8(0).u64(number)),
         Err(NotLed::NotLeader(None)) => drop(writer.u8(1)),
         Err(NotLed::NotLeader(Some(leader))) => drop(writer.u8(2).u64(leader)),
-        // Who proposes looks at levels.
+        // The proposer checks levels.
         Err(NotLed::NoMajority | NotLed::Level(_) | NotLed::CannotWrite) => drop(writer.u8(3)),
         Err(NotLed::Ended) => drop(writer.u8(4)),
     }

@@ -1,6 +1,6 @@
-//! Mistakes that tests plant, to see that the simulation finds them.
+//! Mistakes that tests plant to verify that the simulation detects them.
 //!
-//! In a build for users the question whether one is on is a constant.
+//! In a release build, the check for a planted mistake is a constant.
 
 /// A mistake that can be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub enum Bug {
     NotSynced,
     /// A vote is given before it is on disk.
     VoteNotSynced,
-    /// A start takes all entries that it finds for committed, and applies them.
+    /// A start treats all entries that it finds as committed, and applies them.
     AppliedBeforeCommit,
 }
 

@@ -1,12 +1,13 @@
-//! The control log that a server has: Raft on one thread of its own, behind calls that wait from any other.
+//! The server's control log: Raft on a thread of its own, behind calls that block on any other
+//! thread.
 //!
 //! ```text
 //!   callers ─► RaftLog ── tasks ──► the thread: Runtime::run ─► Raft, its disk, answers to peers
 //!                  └── not the leader? the request goes to who is, by the Carrier
 //! ```
 //!
-//! Every call has a time after which it gives up: what it asked for may still happen then. Nothing here may be called on
-//! the thread itself, which would wait for itself.
+//! Every call has a timeout; what it requested may still happen afterwards. No call may be made on
+//! the Raft thread itself, which would wait for itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -48,19 +49,19 @@ type GroupRaft = Raft<GroupTypes, Machine>;
 /// Between two attempts to reach a leader.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// What every node knows, whatever the group has said so far.
+/// The level that every node knows, before the group has agreed on one.
 const LEVEL_OF_ALL: u16 = 1;
 
 /// What a control log needs.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// This node's number.
+    /// This node's Raft id.
     pub id: RaftId,
-    /// The files.
+    /// The disk with the files.
     pub disk: Arc<dyn Disk>,
-    /// Where they are; its parent is there.
+    /// Their directory; its parent exists.
     pub directory: PathBuf,
-    /// How long things take.
+    /// The group's times.
     pub times: Times,
 }
 
@@ -77,7 +78,7 @@ pub struct RaftLog<K> {
     stop: Mutex<Option<oneshot::Sender<()>>>,
 }
 
-/// The thread's part: all that Raft does is done while [`Runtime::run`] runs.
+/// The work of the Raft thread: Raft makes progress only while [`Runtime::run`] runs.
 #[derive(Debug)]
 pub struct Runtime {
     runtime: tokio::runtime::Runtime,
@@ -96,21 +97,21 @@ impl Runtime {
             stopped,
         } = self;
         runtime.block_on(async move {
-            // It is stopped by being dropped as well.
+            // Dropping the sender stops it, too.
             let _stopped = stopped.await;
             fault.give_up();
             let _ended = raft.shutdown().await;
         });
-        // A task that waits for a peer is not waited for.
+        // Tasks that wait for a peer are not awaited.
         runtime.shutdown_background();
     }
 }
 
 impl<K: Carrier> RaftLog<K> {
-    /// Opens the files, and gives what a thread is to run.
+    /// Opens the files. Returns the log and what its thread is to run.
     ///
     /// # Errors
-    /// Those of the system; files that are damaged.
+    /// Those of the system; damaged files.
     pub fn open(
         options: &Options,
         carrier: Arc<K>,
@@ -145,7 +146,7 @@ impl<K: Carrier> RaftLog<K> {
         Ok((Arc::new(own), thread))
     }
 
-    /// Has the thread end.
+    /// Stops the thread.
     pub fn stop(&self) {
         let stop = self
             .stop
@@ -158,10 +159,10 @@ impl<K: Carrier> RaftLog<K> {
         }
     }
 
-    /// Begins a group whose only voter is this node; nothing where there is one already.
+    /// Begins a group with this node as its only voter; does nothing if there is a group already.
     ///
     /// # Errors
-    /// Why not.
+    /// Why the group could not begin.
     pub fn begin(&self) -> Result<(), String> {
         let raft = self.raft.clone();
         let begun = self.wait(self.patience(), async move {
@@ -180,25 +181,25 @@ impl<K: Carrier> RaftLog<K> {
         begun.unwrap_or_else(|| Err("the control log does not answer".to_owned()))
     }
 
-    /// How Raft is.
+    /// Returns Raft's present status.
     #[must_use]
     pub fn standing(&self) -> Standing {
         let quorum_ms = self.quorum_ms.load(Ordering::Relaxed);
         Standing::of(&self.raft, quorum_ms, &self.fault)
     }
 
-    /// What it was opened with.
+    /// Returns the times with which it was opened.
     #[must_use]
     pub fn times(&self) -> &Times {
         &self.times
     }
 
-    /// For so long a majority that has confirmed this leader counts from now on.
+    /// Sets how long a majority's confirmation of this leader counts from now on.
     pub fn set_quorum_time(&self, quorum_ms: u64) {
         self.quorum_ms.store(quorum_ms, Ordering::Relaxed);
     }
 
-    /// Answers a request of a peer, later.
+    /// Answers a peer's request asynchronously.
     pub fn serve(
         &self,
         request: Vec<u8>,
@@ -214,7 +215,8 @@ impl<K: Carrier> RaftLog<K> {
         );
     }
 
-    /// Whether Raft here answers in time. What is asked of it otherwise would wait in vain, and be done when nobody wants it any more.
+    /// Whether Raft here can answer in time. Otherwise requests would wait in vain, and be carried
+    /// out when no caller wants them any more.
     fn is_able(&self) -> Result<(), Unavailable> {
         match self.standing().fault {
             None => Ok(()),
@@ -222,7 +224,7 @@ impl<K: Carrier> RaftLog<K> {
         }
     }
 
-    /// Proposes at this node, which leads; `done` is told what became of it, on the thread.
+    /// Proposes at this node, which leads. Calls `done` with the result on the Raft thread.
     pub fn propose_later(
         &self,
         proposal: &Proposal,
@@ -239,8 +241,8 @@ impl<K: Carrier> RaftLog<K> {
         }));
     }
 
-    /// Has the members of Raft be those that joined, with these voters. One step at a time; `done` is told when it is over,
-    /// with the reason where it came to nothing.
+    /// Makes the joined nodes Raft's members, with these voters. One step at a time. Calls `done`
+    /// when it has ended, with the reason if it failed.
     pub fn change_later(
         &self,
         change: Change,
@@ -265,7 +267,8 @@ impl<K: Carrier> RaftLog<K> {
         }));
     }
 
-    /// The voters that a change was to bring which a leader before began and did not end; none where nothing is left of one.
+    /// Returns the target voters of a change that an earlier leader began and did not finish, or
+    /// `None` if there is no such change.
     #[must_use]
     pub fn unfinished_change(&self) -> Option<BTreeSet<RaftId>> {
         let metrics = self.raft.metrics();
@@ -274,12 +277,12 @@ impl<K: Carrier> RaftLog<K> {
         sets.last().filter(|_| sets.len() > 1).cloned()
     }
 
-    /// How long a call waits.
+    /// Returns how long a call waits.
     fn patience(&self) -> Duration {
         Duration::from_millis(self.times.node_timeout_ms * 2)
     }
 
-    /// Waits for something that the thread does; none where it takes too long.
+    /// Waits for work of the Raft thread, or returns `None` if it takes too long.
     fn wait<R: Send + 'static>(
         &self,
         time: Duration,
@@ -287,7 +290,7 @@ impl<K: Carrier> RaftLog<K> {
     ) -> Option<R> {
         let (sender, receiver) = sync_channel(1);
         let task = self.handle.spawn(async move {
-            // Nobody may wait any more.
+            // The caller may not wait any more.
             let _sent = sender.send(what.await);
         });
         let received = receiver.recv_timeout(time).ok();
@@ -297,7 +300,7 @@ impl<K: Carrier> RaftLog<K> {
         received
     }
 
-    /// Has the leader do something, whoever that is; given up after a while.
+    /// Has the present leader do something, with a timeout.
     fn at_leader<F>(
         &self,
         request: Vec<u8>,
@@ -316,7 +319,7 @@ impl<K: Carrier> RaftLog<K> {
         );
         async move {
             if let Err(fault) = is_able {
-                // Who asks again at once would do nothing else.
+                // Slows down callers that would retry at once.
                 tokio::time::sleep(RETRY * 10).await;
                 return Err(fault);
             }
@@ -325,7 +328,7 @@ impl<K: Carrier> RaftLog<K> {
         }
     }
 
-    /// Proposes at whoever leads.
+    /// Proposes at the present leader.
     fn proposed(
         &self,
         proposal: &Proposal,
@@ -343,8 +346,8 @@ impl<K: Carrier> RaftLog<K> {
         }
     }
 
-    /// Waits until all nodes know entries of this level, as far as is known here; not for long. A group that has just begun, or
-    /// was just upgraded, is about to know.
+    /// Waits for a limited time until all nodes know entries of this level, as far as known here. A
+    /// group that has just begun, or was just upgraded, will soon know it.
     fn is_known(
         &self,
         level: u16,
@@ -362,7 +365,7 @@ impl<K: Carrier> RaftLog<K> {
         }
     }
 
-    /// Proposes at whoever leads; `done` is told what became of it, on the thread.
+    /// Proposes at the present leader. Calls `done` with the result on the Raft thread.
     pub fn propose_anywhere(
         &self,
         proposal: &Proposal,
@@ -373,8 +376,8 @@ impl<K: Carrier> RaftLog<K> {
     }
 }
 
-/// Has another voter lead, and waits until this node knows who does; no shorter than that takes at the longest, or it would be
-/// tried at once again.
+/// Has another voter lead, and waits until this node knows the new leader. The wait is at least as
+/// long as the transfer can take; otherwise the caller would retry at once.
 async fn hand_over(raft: &GroupRaft, to: RaftId, time: Duration) -> Result<(), String> {
     let asked = raft.trigger().transfer_leader(to).await;
     asked.map_err(|error| error.to_string())?;
@@ -386,7 +389,7 @@ async fn hand_over(raft: &GroupRaft, to: RaftId, time: Duration) -> Result<(), S
     waited.map(drop).map_err(|error| error.to_string())
 }
 
-/// Has the leader do something, as often as it takes.
+/// Has the leader do something, with as many attempts as needed.
 async fn led<K: Carrier, F>(
     raft: GroupRaft,
     carrier: Arc<K>,
@@ -407,26 +410,26 @@ where
             led => led,
         };
         match led {
-            // An election goes on, or is about to.
+            // An election is in progress, or will begin soon.
             Err(Unavailable::NotLeader(_)) => tokio::time::sleep(RETRY).await,
             led => return led,
         }
     }
 }
 
-/// An answer of a peer, or why there is none.
+/// A peer's answer, or why there is none.
 pub type Told = Result<Vec<u8>, String>;
 
-/// What a carrier waits for: an answer that another thread gives.
+/// Creates the channel on which a carrier waits for an answer from another thread.
 #[must_use]
 pub fn answer_channel() -> (oneshot::Sender<Told>, oneshot::Receiver<Told>) {
     oneshot::channel()
 }
 
-/// Waits so long for an answer.
+/// Waits up to `time` for an answer.
 ///
 /// # Errors
-/// Where none comes.
+/// If none comes.
 pub async fn within(time: Duration, answer: oneshot::Receiver<Told>) -> Result<Vec<u8>, Unreached> {
     match tokio::time::timeout(time, answer).await {
         Ok(Ok(answer)) => answer.map_err(Unreached),
@@ -438,13 +441,13 @@ pub async fn within(time: Duration, answer: oneshot::Receiver<Told>) -> Result<V
 /// A change of Raft's members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// These are told from now on.
+    /// These nodes become learners.
     Learn(BTreeSet<RaftId>),
-    /// These vote.
+    /// These nodes become the voters.
     Voters(BTreeSet<RaftId>),
-    /// These have left; none of them votes.
+    /// These nodes have left; none of them votes.
     Forget(BTreeSet<RaftId>),
-    /// This voter leads.
+    /// This voter becomes the leader.
     Lead(RaftId),
 }
 
@@ -455,10 +458,10 @@ fn applied_of(number: u64) -> Result<Applied, Unavailable> {
 
 impl<K: Carrier> ControlLog for RaftLog<K> {
     fn propose(&self, proposal: &Proposal) -> Result<Applied, Unavailable> {
-        // It gives up by itself.
+        // It has its own timeout.
         let proposed = self.wait(self.patience() * 3, self.proposed(proposal));
         let applied = proposed.unwrap_or(Err(Unavailable::NoMajority))?;
-        // Where another node leads, it was applied there.
+        // If another node leads, the entry was applied there.
         if !self.standing().is_leader {
             self.read_barrier()?;
         }

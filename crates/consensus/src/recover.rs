@@ -1,7 +1,9 @@
-//! A group whose majority is gone for good goes on with one of its nodes: by an operator's order, while that node is stopped.
+//! Forced recovery: a group whose majority is lost for good continues with one of its nodes, by an
+//! operator's order, while that node is stopped.
 //!
-//! What the node knows of the control log becomes a snapshot whose only voter it is, behind all that it had and in a later term.
-//! Entries that others agreed on and this node never heard of are lost with that; nobody can know whether there are any.
+//! The node's knowledge of the control log becomes a snapshot with this node as the only voter,
+//! after all its entries and in a later term. Entries that other nodes agreed on and this node
+//! never received are lost; it is impossible to know whether there are any.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -19,24 +21,24 @@ use crate::disk_log::{self, BYTES_MAX};
 use crate::machine::{Meta, SNAPSHOT, decode_snapshot, encode_snapshot};
 use crate::{Leader, LogId, Vote};
 
-/// What a node's files say.
+/// The content of a node's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// All entries that it has, applied: others may never have agreed on the last ones.
+    /// The state after all its entries: the other nodes may never have agreed on the last ones.
     pub state: ControlState,
-    /// The index of the last of them.
+    /// The index of its last entry.
     pub last_index: u64,
-    /// Up to here it knows that others agreed.
+    /// The index up to which it knows entries to be committed.
     pub committed_index: u64,
-    /// Who votes.
+    /// The voters.
     pub voters: BTreeSet<RaftId>,
     term: u64,
 }
 
-/// Reads what a node that is stopped knows of the control log.
+/// Reads what a stopped node knows of the control log.
 ///
 /// # Errors
-/// Those of the system; files that are damaged, or of a newer version.
+/// Those of the system; files that are damaged or of a newer version.
 pub fn read_known(disk: &Arc<dyn Disk>, directory: &Path) -> io::Result<Known> {
     let invalid = |what: &dyn std::fmt::Display| {
         let what = format!("the control log cannot be read: {what}");
@@ -75,10 +77,11 @@ pub fn read_known(disk: &Arc<dyn Disk>, directory: &Path) -> io::Result<Known> {
     })
 }
 
-/// Begins the group anew with this node as its only voter, and with this state; what was there before is to be kept elsewhere.
+/// Restarts the group with this node as its only voter, and with this state. The caller keeps a
+/// copy of the previous files elsewhere.
 ///
 /// # Errors
-/// Those of the system. Called again, it goes on from what is there.
+/// Those of the system. A repeated call continues from what is there.
 pub fn begin_anew(
     disk: &Arc<dyn Disk>,
     directory: &Path,
@@ -102,7 +105,8 @@ pub fn begin_anew(
         last_membership: StoredMembers::new(Some(last), members),
     };
     let bytes = encode_snapshot(&meta, &state.encode());
-    // The snapshot first: without its journal it is the end of the old one, which still says the same.
+    // The snapshot first: with the old journal it is just that journal's end, and the journal still
+    // says the same.
     whole_file::replace(&**disk, directory, SNAPSHOT, &bytes)?;
     let vote = Vote {
         leader_id: leader,

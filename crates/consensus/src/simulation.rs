@@ -1,4 +1,5 @@
-//! Groups of real Rafts in one thread under one seed, with disks that forget: what was acknowledged stays, and all agree.
+//! Groups of real Rafts in one thread under one seed, with disks that lose data: acknowledged
+//! entries remain, and all nodes agree.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
@@ -42,14 +43,14 @@ mod whole_group;
 
 struct Wires {
     rafts: BTreeMap<u64, SimRaft>,
-    /// Nobody reaches these, nor they anybody.
+    /// Nodes without connection to any other.
     cut: BTreeSet<u64>,
-    /// Nothing gets from one to another, though it may the other way.
+    /// Pairs (from, to) between which nothing gets through in that direction.
     one_way: BTreeSet<(u64, u64)>,
     random: Prng,
-    /// The slowest hop.
+    /// Bound of the random delay of a hop.
     delay_us_max: u64,
-    /// The leader, by term and number, that each was asked by last.
+    /// For each node, the leader of its last request, by term and id.
     acknowledged: BTreeMap<u64, (u64, u64)>,
 }
 
@@ -64,14 +65,14 @@ fn shared_wires(seed: u64) -> Arc<Mutex<Wires>> {
     }))
 }
 
-/// The wires as one node has them.
+/// The wires as one node sees them.
 struct Wire {
     wires: Arc<Mutex<Wires>>,
     own: u64,
 }
 
 impl Wire {
-    /// Some time, and the peer if something gets to it from here, or back.
+    /// Returns a delay, and the peer if a request gets there, or an answer gets back.
     fn look(&self, to: u64, is_answer: bool) -> (Duration, Option<SimRaft>) {
         let mut wires = self.wires.lock().unwrap();
         let delay_us_max = wires.delay_us_max;
@@ -174,13 +175,13 @@ impl World {
         found.map(|(_, raft)| raft.clone())
     }
 
-    /// Ends a node as a power cut does, and starts it from what its disk kept.
+    /// Cuts a node's power, and restarts it from what its disk kept.
     async fn restart(&mut self, id: u64, seed: u64) {
         let disk = self.nodes[&id].disk.crash(seed);
         self.restart_from(id, disk).await;
     }
 
-    /// Ends a node, and starts it from this disk.
+    /// Ends a node, and restarts it from this disk.
     async fn restart_from(&mut self, id: u64, disk: SimulatedDisk) {
         let raft = self.wires.lock().unwrap().rafts.remove(&id).unwrap();
         self.nodes[&id].fault.give_up();
@@ -201,8 +202,8 @@ fn number_of(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
-/// What so many seeds come to, from `CONSENSUS_FIRST_SEED` on. Half of them run on another thread: a seed's runtime stays in
-/// one.
+/// Sums up the results of `seeds` seeds, from `CONSENSUS_FIRST_SEED` on. Half of them run on
+/// another thread: the runtime of a seed stays in one thread.
 fn total_of<S: Default + Send>(
     seeds: u64,
     run: impl Fn(u64) -> S + Sync,
@@ -234,13 +235,13 @@ fn proposal(number: u64) -> Proposal {
     Proposal { request, entry }
 }
 
-/// Whether the entry of this number was applied.
+/// Whether the entry with this number was applied.
 fn has(state: &ControlState, number: u64) -> bool {
     let key = (DocumentKind::Config, number.to_le_bytes().to_vec());
     state.documents.contains_key(&key)
 }
 
-/// Proposes at whoever leads; whether it was acknowledged within some time.
+/// Proposes at the leader. Returns whether it was acknowledged in time.
 async fn write(world: &World, number: u64) -> bool {
     let Some(leader) = world.leader() else {
         return false;
@@ -251,7 +252,8 @@ async fn write(world: &World, number: u64) -> bool {
     matches!(written, Ok(Ok(response)) if response.data == Some(Applied::Done))
 }
 
-/// Runs one seed: what was acknowledged, how long nothing was at most, and what all have in the end.
+/// Runs one seed. Returns the acknowledged entries, the longest time without one, and the final
+/// content of all nodes.
 fn run(seed: u64) -> (Vec<u64>, Duration, Vec<u8>) {
     SimRuntime::with_seed(seed).block_on(async move {
         let mut world = World::new(seed, 3).await;
@@ -317,7 +319,7 @@ fn what_was_acknowledged_stays_and_all_agree() {
             "seed {seed}: {}",
             acknowledged.len()
         );
-        // Of virtual time.
+        // In virtual time.
         assert!(longest < Duration::from_secs(4), "seed {seed}: {longest:?}");
         println!(
             "seed {seed}: {} acknowledged, longest pause {longest:?}",

@@ -1,4 +1,4 @@
-//! How Raft is: who leads, and whether a majority says so.
+//! Raft's status: the leader, and whether a majority confirms it.
 
 use std::time::Duration;
 
@@ -8,36 +8,37 @@ use openraft::{Instant as _, Raft};
 
 use crate::{DiskFault, Machine, Types};
 
-/// How Raft is just now, as far as this node knows.
+/// Raft's present status, as far as this node knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     /// The term of the control log.
     pub term: u64,
-    /// Who leads.
+    /// The leader.
     pub leader: Option<RaftId>,
-    /// This node does.
+    /// Whether this node leads.
     pub is_leader: bool,
-    /// It has applied all that was committed before it was elected.
+    /// Whether it has applied all that was committed before its election.
     pub is_ready: bool,
-    /// And a majority has confirmed so within one election, or less where leases are shorter than when it was opened.
+    /// Whether a majority has also confirmed that within one election timeout, or less if leases
+    /// are now shorter than when the log was opened.
     pub has_quorum: bool,
-    /// Why its files cannot be written, if so: it takes no part until they can be.
+    /// Why its files cannot be written, if so. It takes no part meanwhile.
     pub fault: Option<String>,
-    /// Why no snapshot of it can be written, if so.
+    /// Why its snapshot cannot be written, if so.
     pub snapshot_fault: Option<String>,
     /// Why it has ended, if so.
     pub ended: Option<String>,
 }
 
 impl Standing {
-    /// Whether this node is one of those that decide, and hears what they do.
+    /// Whether this node works: its files can be written, and its Raft has not ended.
     #[must_use]
     pub fn takes_part(&self) -> bool {
         self.fault.is_none() && self.ended.is_none()
     }
 
-    /// That of a node which counts on a majority for so long after that has confirmed it. Who waits for its disk says what it was
-    /// before: it leads nobody but itself.
+    /// Returns the status of a node for which a majority's confirmation counts for `quorum_ms`. A
+    /// node that waits for its disk does not count as a leader, unless it is the only voter.
     pub(crate) fn of<C: Types>(raft: &Raft<C, Machine>, quorum_ms: u64, disk: &DiskFault) -> Self {
         let metrics = raft.metrics();
         let metrics = metrics.borrow_watched();

@@ -6,17 +6,18 @@
 //!   file appendonly.aof.2.base.rdb seq 2 type h      of no use any more
 //! ```
 //!
-//! Lines of words as in the configuration: a name with blanks stands in quotes. Lines that begin with `#`
-//! are comments; keys that are not known come from newer servers and are passed.
+//! Lines consist of words as in the configuration: a name with blanks is quoted. Lines that begin
+//! with `#` are comments; unknown keys come from newer servers and are skipped.
 //!
-//! It stands here because servers and tools read it, and the first of its files is a file of this room.
+//! The manifest is in this room because both servers and tools read it, and its first file is an
+//! RDB file.
 
 use std::fmt;
 
 use base::number::parse_u64;
 use base::words::{quote_unless_plain, split};
 
-/// A longer line is no line of a manifest.
+/// Maximum length of a manifest's line.
 const LINE_BYTES_MAX: usize = 1024;
 /// Keys and values of the three parts that every line has.
 const WORDS_MIN: usize = 6;
@@ -24,11 +25,11 @@ const WORDS_MIN: usize = 6;
 /// The files of a directory that are in use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest {
-    /// What everything begins with.
+    /// The file with the initial data.
     pub base: Option<ManifestFile>,
-    /// What came after it, in order.
+    /// The files with the following writes, in order.
     pub increments: Vec<ManifestFile>,
-    /// What is to be deleted.
+    /// The files to be deleted.
     pub history: Vec<ManifestFile>,
 }
 
@@ -41,12 +42,12 @@ pub struct ManifestFile {
     pub sequence: u64,
 }
 
-/// What is wrong with a manifest, and in which line.
+/// A fault in a manifest, with its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestFault {
-    /// From 1 on; 0 when it is the whole of it.
+    /// Line number from 1 on; 0 for the manifest as a whole.
     pub line: usize,
-    /// What it is.
+    /// Description of the fault.
     pub what: &'static str,
 }
 
@@ -59,10 +60,10 @@ impl fmt::Display for ManifestFault {
 impl std::error::Error for ManifestFault {}
 
 impl Manifest {
-    /// Reads a manifest.
+    /// Parses a manifest.
     ///
     /// # Errors
-    /// [`ManifestFault`] where Redis refuses it as well.
+    /// [`ManifestFault`] if Redis refuses it as well.
     pub fn parse(text: &[u8]) -> Result<Self, ManifestFault> {
         let mut manifest = Self::default();
         let mut count = 0;
@@ -81,7 +82,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// The files to read, in order.
+    /// Returns the files to read, in order.
     pub fn files(&self) -> impl Iterator<Item = &ManifestFile> {
         self.base.iter().chain(&self.increments)
     }
@@ -142,7 +143,7 @@ impl fmt::Display for Manifest {
     }
 }
 
-/// The lines of a text, with or without an end of the last one.
+/// Splits a text into lines, with or without an end of the last one.
 fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let text = text.strip_suffix(b"\n").unwrap_or(text);
     let is_empty = text.is_empty();
@@ -152,7 +153,7 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
         .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
 }
 
-/// A name that leads nowhere else.
+/// Returns a file name, if it does not lead out of the directory.
 fn file_name(bytes: &[u8]) -> Result<String, &'static str> {
     let name = String::from_utf8(bytes.to_vec()).map_err(|_| "the name of the file is no text")?;
     let leads_away = name.contains(['/', '\\', '\0']) || name == "." || name == "..";

@@ -1,8 +1,8 @@
-//! Bytes from a stranger, taken from the front.
+//! Untrusted bytes, taken from the front.
 
 use crate::reader::Malformed;
 
-/// What is left of some bytes.
+/// The remaining bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
 
@@ -10,7 +10,8 @@ pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
 pub(crate) const END: u8 = 0xff;
 
 impl<'a> Bytes<'a> {
-    /// What is in front of [`END`] in `block`, of which the head was taken and states `total` bytes.
+    /// Returns what precedes [`END`] in `block`, whose head was already taken and states `total`
+    /// bytes.
     pub(crate) fn entries(self, block: &[u8], total: u32) -> Result<Self, Malformed> {
         let Some((&END, entries)) = self.0.split_last() else {
             return Err(Malformed::Block);
@@ -29,14 +30,14 @@ impl<'a> Bytes<'a> {
         self.0.is_empty()
     }
 
-    /// The next `count` bytes.
+    /// Takes the next `count` bytes.
     pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
         let (front, rest) = self.0.split_at_checked(count).ok_or(Malformed::Ended)?;
         self.0 = rest;
         Ok(front)
     }
 
-    /// The next `N` bytes.
+    /// Takes the next `N` bytes.
     pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let (front, rest) = self.0.split_first_chunk().ok_or(Malformed::Ended)?;
         self.0 = rest;
@@ -47,7 +48,7 @@ impl<'a> Bytes<'a> {
         self.array().map(|[byte]| byte)
     }
 
-    /// A whole number of `count` bytes, at most eight, with a sign and little end first.
+    /// Takes a signed little-endian integer of `count` bytes, at most eight.
     pub(crate) fn signed(&mut self, count: usize) -> Result<i64, Malformed> {
         let bytes = self.take(count)?;
         let is_negative = bytes.last().is_some_and(|last| last & 0x80 != 0);
@@ -58,7 +59,7 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// A length as an index: on a machine with 64 bits always, unless it is nonsense.
+/// Converts a length to an index. On a 64-bit machine this fails only for nonsensical lengths.
 pub(crate) fn index(length: u64) -> Result<usize, Malformed> {
     usize::try_from(length).map_err(|_| Malformed::Length)
 }

@@ -19,7 +19,7 @@ pub(crate) const LIST_LISTPACKS: u8 = 18;
 pub(crate) const STREAM_COUNTERS: u8 = 19;
 pub(crate) const SET_LISTPACK: u8 = 20;
 pub(crate) const STREAM: u8 = 21;
-/// Of Valkey, and of unpublished versions of Redis, where it is another.
+/// Used by Valkey, and with another meaning by unpublished versions of Redis.
 pub(crate) const HASH_DEADLINES_EARLY: u8 = 22;
 pub(crate) const HASH_LISTPACK_DEADLINES_EARLY: u8 = 23;
 pub(crate) const HASH_DEADLINES: u8 = 24;
@@ -32,7 +32,7 @@ pub(crate) const HASH_OF_TEMPLATE_LISTPACK: u8 = 30;
 pub(crate) const HASH_TEMPLATE: u8 = 31;
 pub(crate) const HASH_OF_TEMPLATE: u8 = 32;
 
-/// Whether it is a hash, in whichever version.
+/// Whether it is a hash, in any version.
 pub(crate) fn is_hash(type_code: u8) -> bool {
     has_field_deadlines(type_code)
         || matches!(
@@ -48,7 +48,8 @@ pub fn has_field_deadlines(type_code: u8) -> bool {
     (HASH_DEADLINES_EARLY..=HASH_LISTPACK_DEADLINES).contains(&type_code)
 }
 
-/// What a type is that others have and that has no counterpart here, and since when.
+/// Returns the name of a type of other servers that has no counterpart here, with the version that
+/// added it.
 #[must_use]
 pub(crate) fn name_of_foreign(type_code: u8) -> Option<&'static str> {
     match type_code {

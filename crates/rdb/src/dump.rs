@@ -1,15 +1,16 @@
-//! The payload of DUMP and RESTORE: one value with a version and a checksum behind it.
+//! The payload of DUMP and RESTORE: one value followed by a version and a checksum.
 //!
 //! ```text
 //!   metadata, or none │ type (1) │ body │ auxiliary fields, or none │ version (2) │ CRC-64 of all before (8)
 //! ```
 //!
-//! A payload is written in the oldest version from [`VERSION`] on that loses nothing of the value,
-//! so that servers of that version can load it where that is possible at all.
+//! A payload is written in the oldest version from [`VERSION`] on that preserves the whole value,
+//! so that servers of that version can load it if possible.
 //!
-//! From version 15 on a sum of 0 says that there is none: Redis 8.10 writes such to its replicas. From version 13 on
-//! there may be metadata of modules in front, which is passed. Auxiliary fields after the value are KeyDB's: when it was written,
-//! which is passed, and [deadlines of members](member_deadlines).
+//! From version 15 on, a checksum of 0 means that there is none: Redis 8.10 writes such payloads to
+//! its replicas. From version 13 on, metadata of modules may precede the value; it is skipped.
+//! Auxiliary fields after the value come from KeyDB: the time of writing, which is skipped, and
+//! [deadlines of members](member_deadlines).
 
 use base::crc::crc64;
 
@@ -19,19 +20,19 @@ use crate::writer::Style;
 use crate::{VERSION_MAX, VERSION_VALKEY, is_read, member_deadlines, metadata};
 use structures::Object;
 
-/// The oldest version that payloads are written in: that of Redis 7.0.
+/// The oldest version in which payloads are written: that of Redis 7.0.
 pub const VERSION: u16 = 10;
 
 const FOOTER_BYTES: usize = 10;
-/// The first version whose payloads may have no sum.
+/// The first version whose payloads may lack a checksum.
 const SUMLESS_VERSION: u16 = 15;
 
-/// Why a payload was not loaded.
+/// Why a payload was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// It is too short, of an unknown version, or its checksum is another.
+    /// It is too short, of an unknown version, or its checksum is wrong.
     Footer,
-    /// The value in it is wrong.
+    /// Its value is malformed.
     Malformed(Malformed),
 }
 
@@ -47,8 +48,8 @@ pub fn write(value: &Value, compresses: bool, out: &mut Vec<u8>) {
     write_in(value, version, compresses, out);
 }
 
-/// Writes the payload of a value in the oldest version of all that has its type, for servers from Redis 5.0 on. Of a stream it has no
-/// place for how many entries were ever added, and for the highest id that was deleted.
+/// Writes the payload of a value in the oldest version that has its type, for servers from Redis
+/// 5.0 on. For a stream this omits the number of entries ever added and the highest deleted id.
 pub fn write_oldest(value: &Value, out: &mut Vec<u8>) {
     write_in(value, value::version_needed(value), false, out);
 }
@@ -66,7 +67,7 @@ fn write_in(value: &Value, version: u16, compresses: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(&sum.to_le_bytes());
 }
 
-/// Writes the payload of an object, without a copy of it as a whole.
+/// Writes the payload of an object without a copy of the whole.
 pub fn write_object(object: &Object, out: &mut Vec<u8>) {
     let style = Style {
         version: value::version_needed_of(object).max(VERSION),
@@ -80,7 +81,7 @@ pub fn write_object(object: &Object, out: &mut Vec<u8>) {
     out.extend_from_slice(&sum.to_le_bytes());
 }
 
-/// The version and the part without version and checksum, if these are right. O(n).
+/// Checks version and checksum. Returns the version and the part before both. O(n).
 ///
 /// # Errors
 /// [`Refused::Footer`].
@@ -93,7 +94,7 @@ pub fn verify(payload: &[u8]) -> Result<(u16, &[u8]), Refused> {
     let stated = u64::from_le_bytes(sum);
     let is_sumless = stated == 0 && version >= SUMLESS_VERSION && version != VERSION_VALKEY;
     let is_right = || is_sumless || stated == crc64(crc64(0, content), &[low, high]);
-    // Version 0 is of nobody, but was never refused.
+    // No server writes version 0, but it was never refused.
     if (version == 0 || is_read(version)) && is_right() {
         Ok((version, content))
     } else {
@@ -101,17 +102,19 @@ pub fn verify(payload: &[u8]) -> Result<(u16, &[u8]), Refused> {
     }
 }
 
-/// Whether a payload is of a version that is read but never written: who is told of it may not know it.
+/// Whether a payload has a version that is read but never written: a server that receives the
+/// payload may not know that version.
 #[must_use]
 pub fn is_foreign(payload: &[u8]) -> bool {
     let footer = payload.last_chunk::<FOOTER_BYTES>();
     footer.is_some_and(|&[low, high, ..]| u16::from_le_bytes([low, high]) > VERSION_MAX)
 }
 
-/// The value of a payload.
+/// Reads the value of a payload.
 ///
 /// # Errors
-/// [`Refused::Footer`] before anything is looked at, [`Refused::Malformed`] when the value is wrong.
+/// [`Refused::Footer`] before the content is read, [`Refused::Malformed`] if the value is
+/// malformed.
 pub fn read(payload: &[u8], limits: &Limits) -> Result<Value, Refused> {
     let (version, content) = verify(payload)?;
     let mut reader = Reader::new(content, version, limits);

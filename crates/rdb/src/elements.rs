@@ -1,4 +1,4 @@
-//! The elements of a block that was looked through: a listpack's or a ziplist's.
+//! The elements of a validated block: a listpack or a ziplist.
 
 use structures::Element;
 
@@ -8,7 +8,7 @@ use crate::reader::Malformed;
 /// Takes one entry from the front of a block.
 pub(crate) type TakeEntry = for<'a> fn(&mut Bytes<'a>) -> Result<Element<'a>, Malformed>;
 
-/// Elements in order; there are as many as it says.
+/// Elements in order, with an exact count.
 #[derive(Clone, Debug)]
 pub(crate) struct Elements<'a> {
     entries: Bytes<'a>,
@@ -17,7 +17,7 @@ pub(crate) struct Elements<'a> {
 }
 
 impl<'a> Elements<'a> {
-    /// `entries` are `count` entries that `take` takes without complaint.
+    /// Creates an iterator over `entries`: `count` entries, all of which `take` accepts.
     pub(crate) fn new(entries: Bytes<'a>, count: usize, take: TakeEntry) -> Self {
         Self {
             entries,
@@ -26,10 +26,10 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// Number of groups of `N` elements, and the groups.
+    /// Returns the number of groups of `N` elements, and the groups.
     ///
     /// # Errors
-    /// When some are left over, or there are none.
+    /// If some elements are left over, or there are none.
     pub(crate) fn groups<const N: usize>(
         mut self,
     ) -> Result<(usize, impl Iterator<Item = [Element<'a>; N]>), Malformed> {

@@ -1,4 +1,4 @@
-//! Whole files, as streams: records with what stands between them.
+//! Whole files as streams: records, and the items between them.
 //!
 //! ```text
 //!   REDIS0011                     magic and version: four digits, or VALKEY and three
@@ -26,11 +26,12 @@
 //! | 242 | since Redis 8.10: a template of hashes |
 //!
 //! Invariants
-//!  1. A reader holds one record at a time. What a length claims is believed as far as bytes arrive,
-//!     so memory is a small multiple of the longest record that is really there.
-//!  2. Damage is told with the offset at which it was seen. Whether a file is whole is known at its
-//!     end only: what was read before is to be thrown away then.
-//!  3. What is written in one version has the types of that version alone.
+//!  1. A reader holds one record at a time. Memory grows only as bytes are received, whatever a
+//!     stated length claims, so it is a small multiple of the longest record that is really
+//!     present.
+//!  2. Damage is reported with the offset at which it was detected. Only the end shows whether a
+//!     file is complete: if it is not, the caller discards what was read before.
+//!  3. A file of one version contains only types of that version.
 
 use std::fmt;
 use std::io;
@@ -46,7 +47,7 @@ mod writer;
 pub use reader::{Checksum, FileReader, Item, LeftOut, Record, read_value};
 pub use writer::{Content, Entry, FileWriter, Sizes};
 
-/// What stands where a type could stand.
+/// Codes that may occur in the place of a type.
 pub(crate) mod opcode {
     pub(super) const TEMPLATE: u8 = 242;
     pub(super) const SLOT_IMPORT: u8 = 243;
@@ -65,7 +66,7 @@ pub(crate) mod opcode {
     pub(super) const END: u8 = 255;
 }
 
-/// So much of a key is shown.
+/// Maximum number of bytes of a key that are shown.
 const SHOWN_BYTES_MAX: usize = 128;
 /// The first version with templates.
 const TEMPLATES_VERSION: u16 = 15;
@@ -74,51 +75,51 @@ const HEAD_BYTES: usize = 9;
 /// The first version with a checksum.
 const CHECKSUM_VERSION: u16 = 5;
 
-/// How a record was used before the file was written.
+/// Use of a record before the file was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Usage {
-    /// Last so many seconds before.
+    /// Number of seconds since its last use.
     IdleSeconds(u64),
-    /// So often, as a logarithmic counter.
+    /// Frequency of its use, as a logarithmic counter.
     Frequency(u8),
 }
 
-/// Why a file was refused, and where.
+/// Why a file was refused, and at which offset.
 #[derive(Debug)]
 pub struct FileError {
-    /// The byte of the file at which it was seen.
+    /// Offset in the file at which the fault was detected.
     pub offset: u64,
-    /// What is wrong.
+    /// The fault.
     pub fault: Fault,
 }
 
-/// What is wrong with a file.
+/// A fault of a file.
 #[derive(Debug)]
 pub enum Fault {
     /// It cannot be read.
     Read(io::Error),
-    /// It is no file of this format.
+    /// It is not a file of this format.
     Magic,
-    /// It is of a version that is not known.
+    /// Its version is unknown.
     Version(u16),
     /// It contradicts the format.
     Malformed(Malformed),
-    /// It has a key whose value is of a type that is not known, or has no counterpart here.
+    /// The value of a key has a type that is unknown or has no counterpart here.
     Type {
         /// The code of the type.
         code: u8,
         /// The version of the file.
         version: u16,
-        /// The key, as far as it is shown.
+        /// The key, cut off to the shown length.
         key: Vec<u8>,
     },
-    /// It has something of the module with this name, which only that module understands.
+    /// It has data of the module with this name, which only that module can interpret.
     Module(ModuleName),
-    /// Its sum is another than it says.
+    /// Its checksum is wrong.
     Checksum {
-        /// What it says.
+        /// The checksum in the file.
         stated: u64,
-        /// What was summed up.
+        /// The computed checksum.
         summed: u64,
     },
 }
@@ -165,7 +166,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The name of a module's type: nine characters that are kept as one number.
+/// The name of a module's type: nine characters encoded in one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModuleName(pub u64);
 
@@ -173,7 +174,7 @@ impl fmt::Display for ModuleName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const CHARACTERS: &[u8; 64] =
             b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-        // Six bits each from the top; the ten at the bottom are a version.
+        // Six bits each from the top; the lowest ten bits are a version.
         (0..9).try_for_each(|at| {
             let [low, ..] = (self.0 >> (58 - 6 * at)).to_le_bytes();
             let character = CHARACTERS[usize::from(low & 0x3f)];

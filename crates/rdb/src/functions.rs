@@ -10,7 +10,7 @@ use crate::dump::{self, Refused, VERSION};
 use crate::reader::{Limits, Malformed, Reader};
 use crate::writer::{Style, write_text};
 
-/// Announces the source of a library, here and in files.
+/// The code before the source of a library, here and in files.
 pub const LIBRARY: u8 = 245;
 
 /// Writes the payload of libraries.
@@ -29,10 +29,11 @@ pub fn write<'a>(sources: impl Iterator<Item = &'a [u8]>, out: &mut Vec<u8>) {
     out.extend_from_slice(&sum.to_le_bytes());
 }
 
-/// The sources of the libraries in a payload.
+/// Reads the sources of the libraries in a payload.
 ///
 /// # Errors
-/// [`Refused::Footer`] before anything is looked at, [`Refused::Malformed`] when something else is in it.
+/// [`Refused::Footer`] before the content is read, [`Refused::Malformed`] if it contains something
+/// else.
 pub fn read(payload: &[u8], limits: &Limits) -> Result<Vec<Vec<u8>>, Refused> {
     let (version, content) = dump::verify(payload)?;
     let mut reader = Reader::new(content, version, limits);

@@ -1,5 +1,5 @@
-//! The classic dump format (RDB): single values, and whole files, to bytes and back; and the manifest of append-only files, the
-//! first of which is such a file ([`aof_manifest`]).
+//! The RDB format: encoding and decoding of single values and of whole files; and the manifest of
+//! append-only files, the first of which is an RDB file ([`aof_manifest`]).
 //!
 //! ```text
 //!   file           magic │ aux … │ database │ record … │ CRC-64    file
@@ -12,8 +12,8 @@
 //!                       listpack, ziplist, zipmap                listpack, ziplist, zipmap
 //! ```
 //!
-//! Versions 1 to 15 and that of Valkey 9 are read, 9 to 12 and that of Valkey 9 are written. All is pure memory but for the
-//! stream that [`mod@file`] is given.
+//! Versions 1 to 15 and that of Valkey 9 are read; 9 to 12 and that of Valkey 9 are written. There
+//! is no I/O except on the stream that is passed to [`mod@file`].
 //!
 //! | Version | Servers | What it added | Here |
 //! |---|---|---|---|
@@ -23,18 +23,18 @@
 //! | 16 | Redis 8.12, not released | – | refused: what its types are was not settled |
 //!
 //! Invariants
-//!  1. Bytes from a stranger never panic and never loop: every count is held against the bytes that
-//!     are left before anything is done for it.
-//!  2. What is read is built into structures of our own, element by element; nothing of the received
+//!  1. Untrusted bytes never cause a panic or an endless loop: every count is checked against the
+//!     remaining bytes before anything is done for it.
+//!  2. Decoded data is built into our own structures, element by element; nothing of the received
 //!     layout is kept. So whatever was accepted can be written, and read again.
-//!  3. Memory is at most a small multiple of the bytes received. A compressed text says how long it
-//!     is, but that is believed only after its parts were added up, and it must be within
+//!  3. Memory is at most a small multiple of the bytes received. The stated length of a compressed
+//!     text is trusted only after its parts were added up, and it must be within
 //!     [`Limits::string_bytes_max`].
-//!  4. Refused are: collections without elements, elements twice, scores that are no number, texts and
-//!     lengths that contradict each other, and bytes behind the end.
+//!  4. Refused are: collections without elements, duplicate elements, scores that are not numbers,
+//!     inconsistent texts and lengths, and bytes behind the end.
 //!
-//! Source of the format: the RDB file format as documented for Redis 7.2, payloads of servers, and from version 13 on what
-//! readers of others and tests of Redis agree on.
+//! Source of the format: the RDB file format as documented for Redis 7.2, payloads of servers, and
+//! from version 13 on what other readers and Redis' own tests agree on.
 
 #![forbid(unsafe_code)]
 
@@ -62,13 +62,13 @@ pub use reader::{Limits, Malformed, Reader, Text};
 pub use value::Value;
 pub use writer::{Output, Style};
 
-/// The first version of which all types are written.
+/// The oldest version that can be written with all its types.
 pub const VERSION_MIN: u16 = 9;
-/// The last version of Redis that is written: that of Redis 7.4 to 8.4.
+/// The latest version of Redis that is written: that of Redis 7.4 to 8.4.
 pub const VERSION_MAX: u16 = 12;
-/// The last version of Redis that is read: that of Redis 8.10.
+/// The latest version of Redis that is read: that of Redis 8.10.
 pub const VERSION_READ_MAX: u16 = 15;
-/// The version of Valkey 9, which counts for itself.
+/// The version of Valkey 9, which is numbered separately.
 pub const VERSION_VALKEY: u16 = 80;
 
 /// Whether files and payloads of this version are read.

@@ -5,8 +5,8 @@
 //!   entry:  head │ data │ length of both, to be read from the right
 //! ```
 //!
-//! The count is 65535 when there are as many entries or more. A [`Packed`] has the same entries,
-//! each in its shortest form; what comes from elsewhere need not be in that.
+//! The count is 65535 if there are that many entries or more. A [`Packed`] has the same entries,
+//! each in its shortest form; entries of other writers need not be in that form.
 //!
 //! Source: antirez/listpack, listpack.md.
 
@@ -17,15 +17,15 @@ use crate::elements::Elements;
 use crate::reader::Malformed;
 
 const HEAD_BYTES: usize = 6;
-/// What the count says when it cannot say it.
+/// The count's value if the number of entries does not fit.
 const COUNT_UNKNOWN: u16 = u16::MAX;
-/// A block of a collection is no longer than this, as Redis has it: beyond it, the plain forms.
+/// Maximum length of a collection's block, as in Redis; longer collections use the plain forms.
 pub(crate) const BYTES_MAX: usize = 1 << 30;
 
-/// The elements of a listpack.
+/// Returns the elements of a listpack.
 ///
 /// # Errors
-/// When it is none.
+/// If the block is not a listpack.
 pub(crate) fn open(block: &[u8]) -> Result<Elements<'_>, Malformed> {
     let mut bytes = Bytes(block);
     let total = u32::from_le_bytes(bytes.array()?);
@@ -42,12 +42,12 @@ pub(crate) fn open(block: &[u8]) -> Result<Elements<'_>, Malformed> {
     Ok(Elements::new(entries, count, take))
 }
 
-/// The listpack of a block's entries.
+/// Returns the listpack of a block's entries.
 pub(crate) fn framed(packed: &Packed) -> Vec<u8> {
     let total = HEAD_BYTES + packed.content_bytes() + 1;
     let count = u16::try_from(packed.len()).unwrap_or(COUNT_UNKNOWN);
     let mut block = Vec::with_capacity(total);
-    // A block is shorter than 4 GiB with its frame (`packed::CONTENT_BYTES_MAX`).
+    // A block with its frame is shorter than 4 GiB (`packed::CONTENT_BYTES_MAX`).
     let stated = u32::try_from(total).unwrap_or(u32::MAX);
     block.extend_from_slice(&stated.to_le_bytes());
     block.extend_from_slice(&count.to_le_bytes());
@@ -64,7 +64,7 @@ fn take<'a>(bytes: &mut Bytes<'a>) -> Result<Element<'a>, Malformed> {
         0x80..=0xbf => text(bytes, u32::from(first & 0x3f))?,
         0xc0..=0xdf => {
             let value = i64::from(first & 0x1f) << 8 | i64::from(bytes.byte()?);
-            // Thirteen bits with a sign.
+            // Thirteen bits, signed.
             Element::Integer(if value < 1 << 12 {
                 value
             } else {
@@ -93,7 +93,8 @@ fn text<'a>(bytes: &mut Bytes<'a>, len: u32) -> Result<Element<'a>, Malformed> {
     bytes.take(index(len.into())?).map(Element::parse)
 }
 
-/// The length behind an entry, which must be `inner`: seven bits a byte, the lowest in the last.
+/// Takes the length behind an entry, which must be `inner`: seven bits per byte, the lowest in the
+/// last.
 fn take_back(bytes: &mut Bytes<'_>, inner: usize) -> Result<(), Malformed> {
     let len = match inner {
         0..=127 => 1,
@@ -147,7 +148,7 @@ mod tests {
 
     #[test]
     fn longer_forms_of_a_number_are_read() {
-        // 5 as a text, in 13 bits, and in 64.
+        // 5 as a text, in 13 bits, and in 64 bits.
         let entries = [
             &[0x81, b'5', 2][..],
             &[0xc0, 5, 2],
@@ -168,7 +169,7 @@ mod tests {
             for bit in 0..8 {
                 let mut bad = good.clone();
                 bad[at] ^= 1 << bit;
-                // Only the letter may be another, or the whole a number.
+                // Only the letter may change, or the whole entry become a number.
                 let is_fine = at == 7 || (at, bit) == (6, 6);
                 assert_eq!(open(&bad).is_ok(), is_fine, "{at} {bit}");
             }

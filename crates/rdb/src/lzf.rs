@@ -6,30 +6,30 @@
 //!   111ooooo llllllll oooooooo  l + 9 bytes again
 //! ```
 //!
-//! The compressor looks for the last place with the same three bytes, by a table of hashes, and takes
-//! what it finds there. Any expander reads what it writes, but another compressor may write other
-//! bytes for the same text.
+//! The compressor looks up the last position with the same three bytes in a hash table, and uses
+//! the repetition that it finds there. Any expander reads its output, but another compressor may
+//! produce other bytes for the same text.
 //!
 //! Source of the format: Marc Lehmann's liblzf.
 
-/// The longest run of bytes as they are.
+/// Maximum length of a run of literal bytes.
 const RUN_MAX: usize = 32;
-/// A repetition is at least this long …
+/// Minimum length of a repetition …
 const REPEAT_MIN: usize = 3;
-/// … and at most this,
+/// … its maximum length,
 const REPEAT_MAX: usize = 264;
-/// beginning at most this far before.
+/// and its maximum distance.
 const DISTANCE_MAX: usize = 8192;
-/// The first length that takes another byte.
+/// The minimum length that takes another byte.
 const REPEAT_LONG: usize = 9;
 
-/// Bits of the largest and of the smallest table.
+/// Bits of the largest and of the smallest hash table.
 const TABLE_BITS_MAX: u32 = 14;
 const TABLE_BITS_MIN: u32 = 8;
-/// After so many bytes without a repetition the compressor looks at fewer places.
+/// After so many bytes without a repetition the compressor checks fewer positions.
 const HASTE_SHIFT: u32 = 6;
 
-/// Length of what `packed` expands to; none when it is not whole.
+/// Returns the length to which `packed` expands, or `None` if it is incomplete.
 #[must_use]
 pub fn expanded_len(packed: &[u8]) -> Option<usize> {
     let (mut rest, mut len) = (packed, 0_usize);
@@ -50,9 +50,9 @@ pub fn expanded_len(packed: &[u8]) -> Option<usize> {
     Some(len)
 }
 
-/// The `len` bytes that `packed` expands to; none when it does not expand to so many.
+/// Returns the `len` bytes to which `packed` expands, or `None` if their number differs.
 ///
-/// Allocates only once it is known that it does.
+/// Allocates only after checking the length.
 #[must_use]
 pub fn expand(packed: &[u8], len: usize) -> Option<Vec<u8>> {
     if expanded_len(packed)? != len {
@@ -65,7 +65,7 @@ pub fn expand(packed: &[u8], len: usize) -> Option<Vec<u8>> {
             Part::Run(run) => out.extend_from_slice(run),
             Part::Repeat { distance, len } => {
                 let start = out.len().checked_sub(distance)?;
-                // A repetition may run into what it makes: then it is made piece by piece.
+                // A repetition may overlap its own output: then it is copied piece by piece.
                 let mut left = len;
                 while left > 0 {
                     let piece = left.min(out.len() - start);
@@ -83,7 +83,8 @@ enum Part<'a> {
     Repeat { distance: usize, len: usize },
 }
 
-/// The next part of a compressed text: `Some(None)` at its end, none when it is not whole.
+/// Returns the next part of a compressed text: `Some(None)` at its end, or `None` if it is
+/// incomplete.
 #[allow(clippy::option_option, reason = "an end is no error")]
 fn next_part<'a>(rest: &mut &'a [u8]) -> Option<Option<Part<'a>>> {
     let Some((&head, behind)) = rest.split_first() else {
@@ -107,7 +108,7 @@ fn next_part<'a>(rest: &mut &'a [u8]) -> Option<Option<Part<'a>>> {
     }))
 }
 
-/// `text` compressed, if that takes at most `bytes_max` bytes. O(n).
+/// Compresses `text`, if the result takes at most `bytes_max` bytes. O(n).
 #[must_use]
 pub fn compress(text: &[u8], bytes_max: usize) -> Option<Vec<u8>> {
     let mut writer = Compressor::new(text, bytes_max)?;
@@ -133,9 +134,9 @@ struct Compressor<'a> {
     text: &'a [u8],
     out: Vec<u8>,
     bytes_max: usize,
-    /// Up to where the text is written.
+    /// Up to where the text has been written.
     written: usize,
-    /// By the hash of three bytes, one more than where they were last.
+    /// By the hash of three bytes: their last position plus one.
     table: Vec<u32>,
     shift: u32,
 }
@@ -155,7 +156,7 @@ impl<'a> Compressor<'a> {
         })
     }
 
-    /// A repetition that begins at `at`: from how far before, and how long.
+    /// Returns distance and length of a repetition that begins at `at`.
     #[inline]
     fn find(&mut self, at: usize) -> Option<(usize, usize)> {
         let here = &self.text[at..];
@@ -170,19 +171,20 @@ impl<'a> Compressor<'a> {
         Some((distance, len))
     }
 
-    /// Notes the three bytes at `at`; where they may have been before.
+    /// Stores the position of the three bytes at `at`. Returns a possible earlier position of them.
     #[inline]
     fn remember(&mut self, at: usize) -> Option<usize> {
         let [one, two, three] = *self.text[at..].first_chunk()?;
         let word = u32::from_le_bytes([one, two, three, 0]);
-        // Multiplication by a prime near 2^32 over the golden ratio.
+        // Multiplication by a prime near 2^32 divided by the golden ratio.
         let hash = word.wrapping_mul(2_654_435_761) >> self.shift;
         let slot = &mut self.table[hash as usize];
         let before = std::mem::replace(slot, u32::try_from(at + 1).ok()?);
         (before as usize).checked_sub(1)
     }
 
-    /// Writes what comes before `at`, and the repetition there. None when it gets too long.
+    /// Writes the text before `at`, and the repetition there. Returns `None` if the output gets too
+    /// long.
     fn repeat(&mut self, at: usize, distance: usize, len: usize) -> Option<()> {
         self.runs_to(at)?;
         let back = u16::try_from(distance - 1).ok()?;
@@ -195,13 +197,13 @@ impl<'a> Compressor<'a> {
             self.out.extend_from_slice(&[7 << 5 | high, more, low]);
         }
         self.written = at + len;
-        // The end of a repetition is the likeliest beginning of the next.
+        // The end of a repetition is the likeliest start of the next.
         self.remember(self.written - 1);
         self.remember(self.written - 2);
         (self.out.len() <= self.bytes_max).then_some(())
     }
 
-    /// Writes the text up to `end` as it is. None when it gets too long.
+    /// Writes the text up to `end` literally. Returns `None` if the output gets too long.
     fn runs_to(&mut self, end: usize) -> Option<()> {
         for run in self.text[self.written..end].chunks(RUN_MAX) {
             self.out.push(u8::try_from(run.len() - 1).ok()?);
@@ -219,7 +221,7 @@ mod tests {
 
     use super::*;
 
-    /// Byte by byte, as the format is described.
+    /// Expands byte by byte, as the format is described.
     fn naive_expand(packed: &[u8]) -> Option<Vec<u8>> {
         let (mut at, mut out) = (0, Vec::<u8>::new());
         while at < packed.len() {
@@ -269,7 +271,7 @@ mod tests {
         random.fill(&mut noise);
         assert!(compress(&noise, noise.len() - 4).is_none());
         round(&noise);
-        // What repeats just out of reach, and just within.
+        // Repetitions just out of reach, and just within.
         let far = [&noise[..DISTANCE_MAX], &noise[..DISTANCE_MAX]].concat();
         assert!(round(&far).unwrap() < DISTANCE_MAX + 1000);
         let farther = [&noise[..DISTANCE_MAX + 1], &noise[..DISTANCE_MAX + 1]].concat();

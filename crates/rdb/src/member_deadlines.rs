@@ -1,11 +1,13 @@
-//! Deadlines of members of hashes, sets and sorted sets, as KeyDB writes them: auxiliary fields after the value of a key.
+//! Deadlines of members of hashes, sets and sorted sets, as KeyDB writes them: auxiliary fields
+//! after a key's value.
 //!
 //! ```text
 //!   type │ key │ body │ 250 keydb-subexpire-key member │ 250 keydb-subexpire-when time │ …     time: a text, milliseconds since 1970
 //! ```
 //!
-//! Only hashes have such deadlines here: those of other types are counted ([`LeftOut`](crate::file::LeftOut)). A deadline of a
-//! member that is not there means nothing: KeyDB keeps it where a member was removed before its time.
+//! Only hashes have such deadlines here: those of other types are counted
+//! ([`LeftOut`](crate::file::LeftOut)). A deadline of an absent member has no meaning: KeyDB keeps
+//! it if the member was removed before its deadline.
 
 use structures::Object;
 
@@ -17,14 +19,14 @@ use crate::value::Value;
 pub(crate) const MEMBER: &[u8] = b"keydb-subexpire-key";
 pub(crate) const TIME: &[u8] = b"keydb-subexpire-when";
 
-/// No deadline of a field is later, in milliseconds since 1970, as in Redis.
+/// Maximum deadline of a field, in milliseconds since 1970, as in Redis.
 pub const LATEST_UNIX_MS: u64 = (1 << 46) - 1;
 
-/// Gives a value the deadlines that stand in `fields`, which is what follows the body: auxiliary fields and nothing else.
-/// Those of other meaning are passed, and so is all of a value that is no hash.
+/// Gives a value the deadlines in `fields`, the part behind the body, which consists of auxiliary
+/// fields only. Other fields are skipped, and so are all fields if the value is not a hash.
 ///
 /// # Errors
-/// [`Malformed`]: what is there is no auxiliary field, or a time is no number.
+/// [`Malformed`]: something else than an auxiliary field, or a time that is not a number.
 pub fn apply(fields: &[u8], limits: &Limits, value: &mut Value) -> Result<(), Malformed> {
     let mut reader = Reader::new(fields, 0, limits);
     let mut member = None;
@@ -47,7 +49,7 @@ fn set(value: &mut Value, member: &Text<'_>, time: &Text<'_>) -> Result<(), Malf
         return Ok(());
     };
     let at = base::number::parse_i64(time.as_bytes()).ok_or(Malformed::Number)?;
-    // One that has passed long ago is as good as any that has passed; 0 would be none.
+    // Any past deadline has the same effect; 0 would mean none.
     let at = u64::try_from(at).unwrap_or(0).clamp(1, LATEST_UNIX_MS);
     hash.set_deadline(member.as_bytes(), Some(at))?;
     Ok(())

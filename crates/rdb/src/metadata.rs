@@ -1,4 +1,4 @@
-//! What modules keep at keys beside their values, since Redis 8.6. No module is here, so it is passed.
+//! Metadata of modules at keys, since Redis 8.6. There are no modules here, so it is skipped.
 //!
 //! ```text
 //!   243 │ count │ class (4), data of a module … │ type, key, value as ever
@@ -6,15 +6,15 @@
 
 use crate::reader::{Malformed, Reader};
 
-/// Announces metadata of the key that follows. Valkey means something else by it.
+/// The code before metadata of the key that follows. It has another meaning in Valkey.
 pub(crate) const CODE: u8 = 243;
 /// The first version with metadata.
 const VERSION: u16 = 13;
 
-/// What a class is named by.
+/// Bytes of a class's name.
 pub(crate) const CLASS_BYTES: usize = 4;
 
-/// What data of a module consists of.
+/// Kinds of a module's data.
 pub(crate) mod part {
     pub(crate) const END: u64 = 0;
     pub(crate) const SIGNED: u64 = 1;
@@ -29,7 +29,7 @@ pub(crate) fn is_of(version: u16) -> bool {
     (VERSION..=crate::VERSION_READ_MAX).contains(&version)
 }
 
-/// Passes metadata, behind its code.
+/// Skips metadata, behind its code.
 pub(crate) fn pass(reader: &mut Reader<'_>) -> Result<(), Malformed> {
     for _ in 0..reader.count(CLASS_BYTES + 1)? {
         reader.skip(CLASS_BYTES)?;

@@ -8,8 +8,8 @@
 //!                                                               expanded, data
 //! ```
 //!
-//! Lengths have their big end first, numbers the little one. A text is a length and as many bytes, or
-//! one of the forms on the right.
+//! Lengths are big-endian, numbers little-endian. A text is a length followed by that many bytes,
+//! or one of the forms on the right.
 
 use std::fmt;
 
@@ -20,32 +20,32 @@ use crate::bytes::{Bytes, index};
 use crate::code::name_of_foreign;
 use crate::lzf;
 
-/// What is wrong with received bytes.
+/// A fault in received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
-    /// They end too early: more of them might be right.
+    /// They end too early; they may be the start of something valid.
     Ended,
-    /// A length or count makes no sense where it is.
+    /// A length or count is invalid in its place.
     Length,
-    /// A text is longer than one may be.
+    /// A text exceeds the maximum length.
     TooLong,
-    /// A compressed text does not expand to what it should.
+    /// A compressed text does not expand to its stated length.
     Compressed,
-    /// A block (listpack, ziplist, zipmap, intset) contradicts itself.
+    /// A block (listpack, ziplist, zipmap, intset) is inconsistent.
     Block,
-    /// An element, field or member is there twice.
+    /// An element, field or member is duplicated.
     Twice,
     /// A collection without elements, which no key can hold.
     Empty,
-    /// A score or time is no number, or none that it may be.
+    /// A score or time is not a number, or not an allowed one.
     Number,
-    /// No type that is known has this code.
+    /// The type code is unknown.
     Type(u8),
     /// There are bytes behind the end.
     Behind,
-    /// A collection has as many elements as one can have.
+    /// A collection has the maximum number of elements.
     Full,
-    /// A hash names a template that its file does not have.
+    /// A hash refers to a template that its file does not have.
     Template,
 }
 
@@ -81,26 +81,27 @@ impl From<structures::Full> for Malformed {
     }
 }
 
-/// What is made of what is read: how long a text may be, and up to what collections are kept small.
+/// Limits for decoding: the maximum length of texts, and the sizes up to which collections stay
+/// compact.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The longest text, in bytes.
+    /// Maximum length of a text, in bytes.
     pub string_bytes_max: usize,
-    /// How long a block of a list may be.
+    /// Maximum size of a list's block.
     pub list_blocks: BlockLimit,
-    /// Up to what a hash is kept in one block.
+    /// Maximum size of a hash in one block.
     pub hash: HashLimits,
-    /// Up to what a set is kept small.
+    /// Maximum size of a compact set.
     pub set: SetLimits,
-    /// Up to what a sorted set is kept in one block.
+    /// Maximum size of a sorted set in one block.
     pub sorted_set: SortedSetLimits,
-    /// How long a block of a stream may be.
+    /// Maximum size of a stream's block.
     pub stream: StreamLimits,
 }
 
 impl Limits {
-    /// Limits that many values go beyond: collections of more than `entries` are large, texts end at
-    /// 1 MiB. For tests and the fuzz targets.
+    /// Returns limits that many values exceed: collections of more than `entries` are large, texts
+    /// end at 1 MiB. For tests and the fuzz targets.
     #[must_use]
     pub fn narrow(entries: usize) -> Self {
         let listpack_value_bytes = 64;
@@ -137,7 +138,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads `bytes`, written in version `version` of the format.
+    /// Creates a reader of `bytes`, written in version `version` of the format.
     #[must_use]
     pub fn new(bytes: &'a [u8], version: u16, limits: &'a Limits) -> Self {
         Self {
@@ -147,25 +148,25 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What is not read yet.
+    /// Returns the unread bytes.
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         self.bytes.0
     }
 
-    /// The version of the format.
+    /// Returns the version of the format.
     #[must_use]
     pub fn version(&self) -> u16 {
         self.version
     }
 
-    /// What is made of what is read.
+    /// Returns the limits for decoding.
     #[must_use]
     pub fn limits(&self) -> &'a Limits {
         self.limits
     }
 
-    /// The next byte.
+    /// Takes the next byte.
     ///
     /// # Errors
     /// [`Malformed::Ended`].
@@ -173,15 +174,15 @@ impl<'a> Reader<'a> {
         self.bytes.byte()
     }
 
-    /// Passes `count` bytes.
+    /// Skips `count` bytes.
     pub(crate) fn skip(&mut self, count: usize) -> Result<(), Malformed> {
         self.bytes.take(count).map(drop)
     }
 
-    /// The next length.
+    /// Takes the next length.
     ///
     /// # Errors
-    /// [`Malformed::Ended`], or [`Malformed::Length`] when there is no length.
+    /// [`Malformed::Ended`], or [`Malformed::Length`] if there is no length.
     pub fn length(&mut self) -> Result<u64, Malformed> {
         match self.head()? {
             Head::Length(length) => Ok(length),
@@ -189,10 +190,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A number of things, each of which takes at least `bytes_each` bytes of what follows.
+    /// Takes the number of items that follow, each of at least `bytes_each` bytes.
     ///
     /// # Errors
-    /// As [`Reader::length`], and when so many cannot follow.
+    /// As [`Reader::length`], and if the remaining bytes are too few for so many.
     pub fn count(&mut self, bytes_each: usize) -> Result<usize, Malformed> {
         let count = index(self.length()?)?;
         if count > self.bytes.len() / bytes_each.max(1) {
@@ -201,7 +202,7 @@ impl<'a> Reader<'a> {
         Ok(count)
     }
 
-    /// As [`Reader::count`], of a collection: not 0.
+    /// Like [`Reader::count`], for a collection: not 0.
     pub(crate) fn collection(&mut self, bytes_each: usize) -> Result<usize, Malformed> {
         match self.count(bytes_each)? {
             0 => Err(Malformed::Empty),
@@ -209,11 +210,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next text.
+    /// Takes the next text.
     ///
     /// # Errors
-    /// When there is none, or it is longer than one may be. A compressed one takes memory only when
-    /// it is known to be as long as it says.
+    /// If there is none, or it exceeds the maximum length. A compressed text takes memory only
+    /// after its stated length was verified.
     pub fn text(&mut self) -> Result<Text<'a>, Malformed> {
         let special = match self.head()? {
             Head::Length(length) => {
@@ -233,10 +234,10 @@ impl<'a> Reader<'a> {
         Ok(Text::Number(IntegerText::new(number)))
     }
 
-    /// The head of the next text; how many bytes of it follow.
+    /// Takes the head of the next text. Returns how many bytes of it follow.
     ///
     /// # Errors
-    /// As [`Reader::text`], as far as the head tells.
+    /// As [`Reader::text`], as far as the head shows.
     pub(crate) fn text_head(&mut self) -> Result<usize, Malformed> {
         match self.head()? {
             Head::Length(length) => self.text_len(length),
@@ -251,7 +252,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next eight bytes as a time in milliseconds since 1970.
+    /// Takes the next eight bytes as a time in milliseconds since 1970.
     ///
     /// # Errors
     /// [`Malformed::Ended`].
@@ -259,12 +260,12 @@ impl<'a> Reader<'a> {
         self.bytes.array().map(i64::from_le_bytes)
     }
 
-    /// The next eight bytes as a whole number, the big end first.
+    /// Takes the next eight bytes as a big-endian integer.
     pub(crate) fn big_endian(&mut self) -> Result<u64, Malformed> {
         self.bytes.array().map(u64::from_be_bytes)
     }
 
-    /// The next eight bytes as a double.
+    /// Takes the next eight bytes as a double.
     ///
     /// # Errors
     /// [`Malformed::Ended`].
@@ -272,10 +273,10 @@ impl<'a> Reader<'a> {
         self.bytes.array().map(f64::from_le_bytes)
     }
 
-    /// A double as older versions have it: its text, behind a byte that says how long that is.
+    /// Takes a double in the format of older versions: its text, preceded by a length byte.
     ///
     /// # Errors
-    /// [`Malformed::Ended`], or [`Malformed::Number`] when the text is none.
+    /// [`Malformed::Ended`], or [`Malformed::Number`] if the text is not a number.
     pub fn double_text(&mut self) -> Result<f64, Malformed> {
         match self.byte()? {
             253 => Ok(f64::NAN),
@@ -328,16 +329,16 @@ enum Head {
 /// A text that was read.
 #[derive(Debug)]
 pub enum Text<'a> {
-    /// Where it was received.
+    /// A text in the received bytes.
     Bytes(&'a [u8]),
-    /// That of a number.
+    /// The text of a number.
     Number(IntegerText),
-    /// That was compressed.
+    /// A text that was compressed.
     Expanded(Vec<u8>),
 }
 
 impl Text<'_> {
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         match self {
@@ -347,7 +348,7 @@ impl Text<'_> {
         }
     }
 
-    /// The text in a buffer of its own.
+    /// Returns the text in its own buffer.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
         match self {

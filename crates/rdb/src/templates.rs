@@ -9,7 +9,8 @@
 //!   32            number │ value …
 //! ```
 //!
-//! A hash of a file is made whole here, as type 4, so that nobody behind the reader of a file meets a template.
+//! A hash of a file is expanded here, to type 4, so that no code behind the file's reader meets a
+//! template.
 
 use std::collections::HashMap;
 
@@ -20,7 +21,7 @@ use crate::listpack;
 use crate::reader::{Malformed, Reader};
 use crate::writer::write_length;
 
-/// How names are written in a payload.
+/// Encodings of names in a payload.
 mod form {
     pub(super) const LISTPACK: u64 = 0;
     pub(super) const TEXTS: u64 = 1;
@@ -29,7 +30,7 @@ mod form {
 /// Names of fields.
 type Names = Vec<Vec<u8>>;
 
-/// The names of a template in a payload.
+/// Reads the names of a template in a payload.
 pub(crate) fn read_names(reader: &mut Reader<'_>) -> Result<Names, Malformed> {
     match reader.length()? {
         form::LISTPACK => {
@@ -53,14 +54,14 @@ fn read_texts(reader: &mut Reader<'_>) -> Result<Names, Malformed> {
         .collect::<Result<_, _>>()
 }
 
-/// The templates of a file. They take as much memory as they have bytes there.
+/// The templates of a file. Their memory is proportional to their bytes in the file.
 #[derive(Debug, Default)]
 pub(crate) struct Templates {
     by_number: HashMap<u64, Names>,
 }
 
 impl Templates {
-    /// Adds a template: what follows 242.
+    /// Adds a template from what follows code 242.
     pub(crate) fn add(&mut self, reader: &mut Reader<'_>) -> Result<(), Malformed> {
         let number = reader.length()?;
         let names = read_texts(reader)?;
@@ -70,12 +71,12 @@ impl Templates {
         }
     }
 
-    /// How many fields a template has.
+    /// Returns the number of fields of a template.
     pub(crate) fn fields(&self, number: u64) -> Option<usize> {
         self.by_number.get(&number).map(Vec::len)
     }
 
-    /// Writes a hash by a template, whose type and body these are, as one of type 4.
+    /// Writes a hash with a template, given by its type and body, as one of type 4.
     pub(crate) fn expand(
         &self,
         type_code: u8,
@@ -119,7 +120,7 @@ impl Templates {
     }
 }
 
-/// Whether values of this type are by a template of their file.
+/// Whether values of this type refer to a template of their file.
 pub(crate) fn is_by_template(type_code: u8) -> bool {
     matches!(
         type_code,
@@ -127,7 +128,7 @@ pub(crate) fn is_by_template(type_code: u8) -> bool {
     )
 }
 
-/// A text as it is: its reader is near.
+/// Writes a text without compression: it is read again at once.
 fn write_raw(text: &[u8], out: &mut Vec<u8>) {
     write_length(text.len(), out);
     out.extend_from_slice(text);

@@ -1,4 +1,5 @@
-//! Round trips of values of every kind, in every version, and payloads with flipped bytes.
+//! Tests of round trips of values of every kind in every version, and of payloads with flipped
+//! bits.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +14,7 @@ const DEADLINE: u64 = 4_000_000_000_000;
 
 mod streams;
 
-/// Limits that a few elements pass, and the usual ones.
+/// Returns limits that a few elements exceed, or the usual ones.
 pub(crate) fn limits(entries: usize) -> Limits {
     Limits::narrow(entries)
 }
@@ -83,7 +84,7 @@ pub(crate) fn sorted_set(pairs: &[(Vec<u8>, f64)], limits: &Limits) -> Value {
 
 pub(crate) fn hash(fields: &[(Vec<u8>, Vec<u8>, Option<u64>)], limits: &Limits) -> Value {
     let mut hash = Hash::new();
-    // Once each: a value that another one replaced would leave the form that it needed.
+    // Each name once: a replaced value would leave behind the form that it required.
     let mut names = BTreeSet::new();
     for (name, value, deadline) in fields {
         if !names.insert(name) {
@@ -120,7 +121,7 @@ proptest! {
         prop_assert!(is_stream || of_oldest == value);
         prop_assert_eq!(&back, &value);
         prop_assert_eq!(encoding(&back), encoding(&value));
-        // Read into other limits it is the same to a client, and can be written again.
+        // Read with other limits, it is the same to a client, and can be written again.
         for entries in [0, 2, 1000] {
             let other = dump::read(&payload, &limits(entries)).unwrap();
             prop_assert_eq!(&other, &value);
@@ -146,7 +147,8 @@ proptest! {
             let back = value::read(code, &mut reader).unwrap();
             prop_assert!(is_same_in(version, &back, &value));
             prop_assert_eq!(reader.rest(), b"what follows");
-            // A body that ends too early says so, or is wrong; it is never another value's.
+            // A body that ends too early is reported as such or as malformed; it never becomes
+            // another value.
             let mut short = Reader::new(&body[..behind - 1], version, &limits);
             prop_assert!(value::read(code, &mut short).is_err());
         }
@@ -174,7 +176,8 @@ proptest! {
     }
 }
 
-/// Reads the content of a payload in every version; what is accepted must come back.
+/// Reads the content of a payload in every version, and checks that accepted values survive a round
+/// trip.
 fn assert_sound(content: &[u8]) {
     for version in [9, 10, 11, 12, VERSION_VALKEY] {
         let limits = limits(16);
@@ -188,7 +191,7 @@ fn assert_sound(content: &[u8]) {
     }
 }
 
-/// Whether two values are the same as far as the version can say.
+/// Whether two values are equal as far as the version can express.
 pub(crate) fn is_same_in(version: u16, one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Object(Object::Stream(one)), Value::Object(Object::Stream(other)))
@@ -240,7 +243,7 @@ fn only_known_versions_with_the_right_sum_are_read() {
 
 #[test]
 fn a_field_cannot_have_stopped_to_exist_in_1970() {
-    // Of Valkey, absolute, and by its distance from the earliest.
+    // Valkey's format, absolute deadlines, and distances from the earliest.
     let bodies = [
         (22, VERSION_VALKEY, &b"\x01\x01a\x01b\0\0\0\0\0\0\0\0"[..]),
         (24, 12, b"\0\0\0\0\0\0\0\0\x01\x01\x01a\x01b"),
@@ -293,7 +296,7 @@ fn many_elements_come_back() {
     }
 }
 
-/// A payload with auxiliary fields after the value, read.
+/// Reads a payload with auxiliary fields after the value.
 fn with_fields(value: &Value, fields: &[u8]) -> Result<Value, Refused> {
     let mut payload = payload(value, false);
     payload.truncate(payload.len() - 10);
@@ -304,7 +307,7 @@ fn with_fields(value: &Value, fields: &[u8]) -> Result<Value, Refused> {
     dump::read(&payload, &limits(16))
 }
 
-/// As KeyDB writes them after a value of its files.
+/// As KeyDB writes them after a value in its files.
 #[test]
 fn deadlines_of_members_after_a_hash_are_taken() {
     let plain = hash(&[(b"f".to_vec(), b"v".to_vec(), None)], &limits(16));
@@ -313,7 +316,7 @@ fn deadlines_of_members_after_a_hash_are_taken() {
     assert_eq!(with_fields(&plain, fields), Ok(expected));
 }
 
-/// As KeyDB writes them, which says after the value when that was changed.
+/// KeyDB writes after the value when it was changed.
 #[test]
 fn auxiliary_fields_after_a_value_are_passed() {
     let plain = Value::String(b"value".to_vec());

@@ -1,6 +1,6 @@
 //! Values: a type's code, and the body that follows it.
 //!
-//! Which codes there are depends on the version that is written:
+//! The codes depend on the version that is written:
 //!
 //! | Value | 9 | 10 | 11 | 12 | 80 |
 //! |---|---|---|---|---|---|
@@ -12,9 +12,10 @@
 //! | hash with deadlines: few, many | – | – | – | 25, 24 | 22, 22 |
 //! | stream | 15 | 19 | 21 | 21 | 21 |
 //!
-//! All of these are read, and besides them 3 (scores as texts), 9 (zipmap), 10, 12, 13 and 14
-//! (ziplists), 22 and 23 of Redis (deadlines before they were published), 26 (streams since Redis 8.6), 29 and 31 (hashes by
-//! templates of their own; those by a template of their file are 30 and 32, which only [`file`](crate::file) can read).
+//! All of these are read, and also 3 (scores as texts), 9 (zipmap), 10, 12, 13 and 14 (ziplists),
+//! 22 and 23 of Redis (deadlines before they were published), 26 (streams since Redis 8.6), 29 and
+//! 31 (hashes with their own templates; those with a template of their file are 30 and 32, which
+//! only [`file`](crate::file) can read).
 
 use structures::Object;
 
@@ -28,12 +29,12 @@ mod sets;
 mod sorted_sets;
 mod streams;
 
-/// A value as it is read and written.
+/// A decoded value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Bytes.
+    /// A string.
     String(Vec<u8>),
-    /// Anything else.
+    /// Any other value.
     Object(Object),
 }
 
@@ -43,7 +44,7 @@ pub const STRING: u8 = code::STRING;
 /// Reads the body of a value whose type has this code.
 ///
 /// # Errors
-/// See [`Malformed`]. How far was read is then left open.
+/// See [`Malformed`]. The reader's position is then unspecified.
 pub fn read(type_code: u8, reader: &mut Reader<'_>) -> Result<Value, Malformed> {
     let object = match type_code {
         code::STRING => return reader.text().map(|text| Value::String(text.into_vec())),
@@ -85,9 +86,9 @@ pub fn read(type_code: u8, reader: &mut Reader<'_>) -> Result<Value, Malformed> 
     object.map(Value::Object)
 }
 
-/// The oldest version in which the value can be written. An older one loses deadlines of fields. What
-/// only tells about a stream, and is not in it, does not count: the counters of its entries (from
-/// version 10 on), and when a consumer last got something (from 11 on).
+/// Returns the oldest version in which the value can be written. An older one loses deadlines of
+/// fields. Facts about a stream that are not part of its content do not count: the counters of its
+/// entries (from version 10 on), and when a consumer last got an entry (from 11 on).
 #[must_use]
 pub fn version_needed(value: &Value) -> u16 {
     match value {
@@ -96,7 +97,7 @@ pub fn version_needed(value: &Value) -> u16 {
     }
 }
 
-/// As [`version_needed`], of a borrowed object.
+/// Like [`version_needed`], for a borrowed object.
 #[must_use]
 pub fn version_needed_of(object: &Object) -> u16 {
     match object {
@@ -105,7 +106,7 @@ pub fn version_needed_of(object: &Object) -> u16 {
     }
 }
 
-/// The code of the type that [`write()`] writes the value as.
+/// Returns the type code with which [`write()`] writes the value.
 #[must_use]
 pub fn type_code(value: &Value, style: Style) -> u8 {
     match value {
@@ -114,7 +115,8 @@ pub fn type_code(value: &Value, style: Style) -> u8 {
     }
 }
 
-/// The code of the type that [`write_object`] writes the object as. That of a string is [`STRING`].
+/// Returns the type code with which [`write_object`] writes the object. For a string it is
+/// [`STRING`].
 #[must_use]
 pub fn type_code_of(object: &Object, style: Style) -> u8 {
     match object {
@@ -126,8 +128,8 @@ pub fn type_code_of(object: &Object, style: Style) -> u8 {
     }
 }
 
-/// Whether a body of this type, as it is written in some version, is also one of this version: [`write()`] could
-/// have written it.
+/// Whether a body of this type, as written in some version, is also valid in this version:
+/// [`write()`] could have written it.
 #[must_use]
 pub fn is_type_of(type_code: u8, version: u16) -> bool {
     match type_code {
@@ -149,7 +151,7 @@ pub fn write(value: &Value, style: Style, out: &mut impl Output) {
     }
 }
 
-/// Writes the body of an object. O(n), and without a copy of it as a whole. That of a string is
+/// Writes the body of an object. O(n), without a copy of the whole. For a string it is
 /// [`write_text`].
 pub fn write_object(object: &Object, style: Style, out: &mut impl Output) {
     match object {

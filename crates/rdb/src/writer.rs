@@ -1,27 +1,28 @@
-//! Lengths and texts as they are written: the counterpart of [`reader`](crate::reader).
+//! Writing of lengths and texts: the counterpart of [`reader`](crate::reader).
 
 use base::number::parse_i64;
 
 use crate::lzf;
 
-/// How values are written.
+/// How to write values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
-    /// The version of the format, from 9 to 12, or that of Valkey: which types there are.
+    /// The version of the format, from 9 to 12, or that of Valkey. It determines the available
+    /// types.
     pub version: u16,
     /// Whether long texts are compressed (`rdbcompression`).
     pub compresses: bool,
 }
 
-/// What values are written to, front to back.
+/// The destination of values, written front to back.
 pub trait Output {
-    /// Adds a byte.
+    /// Appends a byte.
     fn push(&mut self, byte: u8);
 
-    /// Adds some bytes.
+    /// Appends some bytes.
     fn extend_from_slice(&mut self, bytes: &[u8]);
 
-    /// Called where much is done for bytes that come later.
+    /// Called between steps of long work that produces no bytes yet.
     fn step(&mut self) {}
 }
 
@@ -37,11 +38,11 @@ impl Output for Vec<u8> {
     }
 }
 
-/// Longer texts are not written as numbers.
+/// Maximum length of a text that is written as a number.
 const NUMBER_BYTES_MAX: usize = 11;
-/// Shorter texts are not compressed.
+/// Minimum length of a text that is compressed.
 const COMPRESSED_BYTES_MIN: usize = 21;
-/// Compression has to save so many bytes.
+/// Minimum number of bytes that compression has to save.
 const SAVED_BYTES_MIN: usize = 4;
 
 const NUMBER8: u8 = 0xc0;
@@ -54,7 +55,7 @@ pub fn write_length(length: usize, out: &mut impl Output) {
     write_length_u64(length as u64, out);
 }
 
-/// Writes a length that need not be one of something in memory.
+/// Writes a length that need not belong to something in memory.
 pub fn write_length_u64(length: u64, out: &mut impl Output) {
     let bytes = length.to_be_bytes();
     let [.., low4, low3, low2, low] = bytes;
@@ -69,8 +70,8 @@ pub fn write_length_u64(length: u64, out: &mut impl Output) {
     }
 }
 
-/// Writes a text: as a number, if it spells one that is short; compressed, if that is shorter; or as
-/// it is.
+/// Writes a text: as a number, if it spells a short one; compressed, if that is shorter; or as it
+/// is.
 pub fn write_text(text: &[u8], style: Style, out: &mut impl Output) {
     if text.len() <= NUMBER_BYTES_MAX
         && let Some(number) = parse_i64(text)
@@ -92,7 +93,7 @@ pub fn write_text(text: &[u8], style: Style, out: &mut impl Output) {
     out.extend_from_slice(text);
 }
 
-/// Whether the number was written: longer ones are not.
+/// Writes a number, if it is short enough. Returns whether it did.
 fn write_number(number: i64, out: &mut impl Output) -> bool {
     if let Ok(short) = i8::try_from(number) {
         out.push(NUMBER8);

@@ -11,7 +11,7 @@
 //!                                                          1111 1110 + 1   8-bit number
 //! ```
 //!
-//! Lengths of texts have their big end first, everything else the little one.
+//! Lengths of texts are big-endian, everything else is little-endian.
 
 use structures::Element;
 
@@ -20,14 +20,14 @@ use crate::elements::Elements;
 use crate::reader::Malformed;
 
 const HEAD_BYTES: usize = 10;
-/// A length before that does not fit into a byte follows this.
+/// The byte before a preceding length that does not fit into one byte.
 const LONG: u8 = 0xfe;
 const COUNT_UNKNOWN: u16 = u16::MAX;
 
-/// The elements of a ziplist.
+/// Returns the elements of a ziplist.
 ///
 /// # Errors
-/// When it is none.
+/// If the block is not a ziplist.
 pub(crate) fn open(block: &[u8]) -> Result<Elements<'_>, Malformed> {
     let mut bytes = Bytes(block);
     let total = u32::from_le_bytes(bytes.array()?);
@@ -93,7 +93,7 @@ fn take_element<'a>(bytes: &mut Bytes<'a>) -> Result<Element<'a>, Malformed> {
 mod tests {
     use super::*;
 
-    /// A ziplist of entries without the lengths before them.
+    /// Builds a ziplist from entries without the preceding lengths.
     fn block_of(entries: &[&[u8]]) -> Vec<u8> {
         let (mut content, mut before, mut last) = (Vec::new(), 0, HEAD_BYTES);
         for entry in entries {
@@ -161,7 +161,7 @@ mod tests {
             for bit in 0..8 {
                 let mut bad = good.clone();
                 bad[at] ^= 1 << bit;
-                // Only the letters may be others.
+                // Only the letters may change.
                 assert_eq!(open(&bad).is_ok(), at == 12 || at == 15, "{at} {bit}");
             }
             assert!(open(&good[..at]).is_err());

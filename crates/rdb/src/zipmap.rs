@@ -4,18 +4,18 @@
 //!   count (1) │ len name │ len spare value spare │ … │ ff
 //! ```
 //!
-//! A length is one byte, or 254 and four bytes with the little end first. `spare` says how many bytes
-//! behind the value mean nothing. The count is 254 or more when it does not say how many there are.
+//! A length is one byte, or 254 and four little-endian bytes. `spare` is the number of unused bytes
+//! behind the value. The count is 254 or more if it does not state the number of entries.
 
 use crate::bytes::{Bytes, END, index};
 use crate::reader::Malformed;
 
 const LONG: u8 = 254;
 
-/// Shows every name and value.
+/// Calls `visit` with every name and value.
 ///
 /// # Errors
-/// When the block is no zipmap, or `visit` says no.
+/// If the block is not a zipmap, or `visit` fails.
 pub(crate) fn for_each<'a>(
     block: &'a [u8],
     mut visit: impl FnMut(&'a [u8], &'a [u8]) -> Result<(), Malformed>,
@@ -40,7 +40,7 @@ pub(crate) fn for_each<'a>(
     }
 }
 
-/// The next length; none at the end.
+/// Takes the next length, or `None` at the end.
 fn take_len(bytes: &mut Bytes<'_>) -> Result<Option<usize>, Malformed> {
     match bytes.byte()? {
         END => Ok(None),

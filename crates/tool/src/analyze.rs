@@ -1,4 +1,5 @@
-//! `iolite analyze`: what takes the memory: types, prefixes, time to live, and the biggest keys.
+//! `iolite analyze`: shows what takes the memory: types, prefixes, time to live, and the biggest
+//! keys.
 //!
 //! ```text
 //!   an RDB file ────────────┐
@@ -7,8 +8,9 @@
 //!   a log: Redis', or ours ────> commands with their keys ──────────> writes ──┘
 //! ```
 //!
-//! One key is held at a time, and of prefixes a bounded number, so that a file of any length is analysed in little memory.
-//! Sizes of a live server are its own (`MEMORY USAGE`); those of files are what this server would take, about.
+//! One key is held at a time, and a bounded number of prefixes, so that a file of any length is
+//! analysed in little memory. Sizes of a live server are its own (`MEMORY USAGE`); those of files
+//! are approximately what this server would take.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -34,12 +36,12 @@ mod writes;
 use tally::{Rules, Tally};
 
 const NAME: &str = "iolite analyze";
-/// Keys that are named.
+/// Number of keys that are listed.
 const TOP: usize = 10;
-/// Prefixes that are named.
+/// Number of prefixes that are listed.
 const PREFIXES: usize = 20;
 
-/// What it takes.
+/// Returns its command line.
 #[must_use]
 pub fn command() -> Command {
     Command::new("analyze")
@@ -79,7 +81,7 @@ fn what() -> Vec<Arg> {
     ]
 }
 
-/// Does what the words after `analyze` say.
+/// Runs the tool with the words after `analyze`.
 pub fn run(words: Vec<String>) -> ExitCode {
     let mut out = std::io::stdout();
     match execute(words, &mut out) {

@@ -7,15 +7,15 @@ use crate::workload::Fill;
 /// A kind of request.
 #[derive(Debug)]
 struct Entry {
-    /// As `-t` takes it.
+    /// Name for `-t`.
     name: &'static str,
-    /// As results show it.
+    /// Title in results.
     title: &'static str,
-    /// Separated by one space.
+    /// The request's words, separated by one space.
     words: &'static str,
-    /// Part of a run without `-t`.
+    /// Whether it is part of a run without `-t`.
     is_default: bool,
-    /// Requests that fill what this one reads.
+    /// Requests that create the data that this one reads.
     filled_by: Option<(&'static str, u64)>,
 }
 
@@ -36,7 +36,7 @@ const fn default(name: &'static str, title: &'static str, words: &'static str) -
     }
 }
 
-/// Elements that a list has before ranges of it are read.
+/// Number of elements of a list before its ranges are read.
 const LIST_ELEMENTS: u64 = 600;
 
 const fn range(name: &'static str, title: &'static str, words: &'static str) -> Entry {
@@ -107,21 +107,21 @@ const ENTRIES: &[Entry] = &[
     entry("xadd", "XADD", "XADD mystream * myfield __data__"),
 ];
 
-/// A kind of request, and what must be sent before it is measured.
+/// A kind of request, with the requests that must be sent before it is measured.
 #[derive(Clone, Debug)]
 pub(crate) struct Test {
     pub(crate) template: Template,
-    /// Requests that fill what this one reads.
+    /// Requests that create the data that this one reads.
     pub(crate) filled_by: Vec<Fill>,
 }
 
-/// The tests of a run that names none.
+/// Returns the tests of a run without `-t`.
 pub(crate) fn default_tests() -> Vec<Test> {
     let defaults = ENTRIES.iter().filter(|entry| entry.is_default);
     defaults.map(Entry::test).collect()
 }
 
-/// The tests called `name`: `ping` is both kinds of it, `lrange` all lengths.
+/// Returns the tests called `name`: `ping` means both kinds of it, `lrange` all lengths.
 pub(crate) fn find(name: &str) -> Vec<Test> {
     let name = name.to_ascii_lowercase();
     let is_called = |entry: &&Entry| {
@@ -131,7 +131,7 @@ pub(crate) fn find(name: &str) -> Vec<Test> {
     ENTRIES.iter().filter(is_called).map(Entry::test).collect()
 }
 
-/// All names, for the usage text.
+/// Returns all names, for the usage text.
 pub(crate) fn names() -> String {
     let names: Vec<&str> = ENTRIES.iter().map(|entry| entry.name).collect();
     names.join(" ")

@@ -35,7 +35,7 @@ pub use options::command;
 use options::{Mode, Options};
 use out::written;
 
-/// Does what the words after `cli` say.
+/// Runs the tool with the words after `cli`.
 pub fn run(words: Vec<String>) -> ExitCode {
     let mut out = std::io::stdout();
     match execute(words, &mut out) {
@@ -78,7 +78,7 @@ fn execute(words: Vec<String>, out: &mut dyn Write) -> Result<u8, BenchError> {
     }
 }
 
-/// A request by the words of the command line, as often as wanted.
+/// Sends the request on the command line, as often as requested.
 fn once(options: &Options, mut words: Vec<Vec<u8>>, out: &mut dyn Write) -> Result<u8, BenchError> {
     if options.takes_last_of_input || options.input_tag.is_some() {
         let mut input = Vec::new();

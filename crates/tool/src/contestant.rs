@@ -1,4 +1,5 @@
-//! Servers of a comparison: some run already, some are started for it and stopped after it.
+//! Servers of a comparison: some are already running, some are started for it and stopped
+//! afterwards.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Command, Stdio};
@@ -13,7 +14,7 @@ use crate::error::BenchError;
 use crate::options::{Options, parse_cpus};
 use crate::record::Server;
 
-/// Looks whether a started server answers, and the pause between two.
+/// Maximum number of attempts to reach a started server, and the pause between two.
 const START_LOOKS: u32 = 600;
 const START_PAUSE: Duration = Duration::from_millis(50);
 
@@ -22,9 +23,9 @@ const START_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct Contestant {
     pub(crate) endpoint: Endpoint,
     pub(crate) server: Server,
-    /// Set when it was started for this.
+    /// The process, if the server was started for this.
     started: Option<Started>,
-    /// Whether what it holds was loaded by us, so that we may delete it.
+    /// Whether its data was loaded by this tool, so that it may be deleted.
     is_ours: bool,
 }
 
@@ -37,14 +38,14 @@ struct Started {
 
 impl Drop for Started {
     fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to stop.
+        // If it has ended by itself, there is nothing to stop.
         let _killed = self.child.kill();
         let _waited = self.child.wait();
     }
 }
 
 impl Contestant {
-    /// All servers that `options` names, in their order; those to be started are started.
+    /// Returns all servers that `options` names, in their order, and starts those to be started.
     ///
     /// # Errors
     /// A server cannot be started or reached.
@@ -68,7 +69,7 @@ impl Contestant {
         Ok(all)
     }
 
-    /// A server that runs already.
+    /// Connects to a server that is already running.
     fn running(endpoint: Endpoint) -> Result<Self, BenchError> {
         let mut session = endpoint.connect()?;
         let server = Server {
@@ -114,8 +115,8 @@ impl Contestant {
         )))
     }
 
-    /// Deletes all its data. A server that was started for this is started anew, so that its memory
-    /// is that of a server that never held anything.
+    /// Deletes all its data. A server that was started for this is restarted, so that its memory is
+    /// that of a server that never had data.
     ///
     /// # Errors
     /// It holds data that `options` do not allow to delete, or refuses.
@@ -146,7 +147,7 @@ fn answers(endpoint: &Endpoint) -> bool {
     matches!(pong, Ok(Value::Simple(_)))
 }
 
-/// What a server calls itself: its own name and version before the one it is compatible with.
+/// Returns a server's name and version: its own before those of the server it is compatible with.
 fn version(info: &str) -> String {
     let names = ["iolite", "valkey", "dragonfly", "keydb", "redis"];
     let found = names.iter().find_map(|name| {
@@ -156,7 +157,7 @@ fn version(info: &str) -> String {
     found.unwrap_or_else(|| "unknown".to_owned())
 }
 
-/// Starts a command; it inherits the processors of the thread that starts it.
+/// Starts a command; it inherits the processors of the calling thread.
 fn spawn(command: &str, options: &Options) -> Result<Child, BenchError> {
     let refuse = |reason: &str| BenchError::Usage(format!("'{command}' {reason}"));
     let words = words::split(command.as_bytes()).map_err(|_| refuse("has unbalanced quotes"))?;

@@ -1,12 +1,13 @@
-//! Decimal digits of a fixed width, written over those of the request before.
+//! Decimal digits of a fixed width, overwriting those of the preceding request.
 //!
-//! A generator at five million requests a second has 200 ns for each, so the eight digits that usually
-//! change are made at once, without a division per digit.
+//! At five million requests per second a generator has 200 ns for each. So the eight digits that
+//! usually change are produced at once, without a division per digit.
 
-/// Values of at most eight digits.
+/// Upper bound of values with at most eight digits.
 const EIGHT_DIGITS: u64 = 100_000_000;
 
-/// Writes `value` over all of `out`, padded with zeros; of a value too long for it, the last digits.
+/// Writes `value` over all of `out`, padded with zeros; if the value is too long, only its last
+/// digits.
 #[inline]
 pub(crate) fn write_digits(out: &mut [u8], value: u64) {
     match out.split_last_chunk_mut::<8>() {
@@ -18,8 +19,8 @@ pub(crate) fn write_digits(out: &mut [u8], value: u64) {
     }
 }
 
-/// As [`write_digits`] for digits that are only ever given values below 10^8: what stands before
-/// the last eight stays.
+/// Like [`write_digits`], for digits that only ever get values below 10^8: the digits before the
+/// last eight stay.
 #[inline]
 pub(crate) fn write_last_digits(out: &mut [u8], value: u64) {
     match out.last_chunk_mut::<8>() {
@@ -35,7 +36,8 @@ fn write_slowly(out: &mut [u8], mut value: u64) {
     }
 }
 
-/// The digits of a value below 10^8: two lanes of four digits, split into four of two, into eight.
+/// Returns the digits of a value below 10^8: two lanes of four digits are split into four of two,
+/// and those into eight.
 #[inline]
 fn eight_digits(value: u64) -> [u8; 8] {
     let fours = (value / 10_000) | ((value % 10_000) << 32);

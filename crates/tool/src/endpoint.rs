@@ -1,4 +1,4 @@
-//! A server to be measured: where it is, how to enter, and a connection for questions.
+//! A server: its address, its credentials, and a connection for requests.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -15,36 +15,36 @@ use crate::error::BenchError;
 use crate::framing::ReplyEnd;
 use crate::tls::{TlsClient, TlsStream};
 
-/// How long a server may take to accept, and to answer a question.
+/// Timeout for connecting, and for a reply.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// Longer than anybody waits.
+/// Longer than any wait.
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 
-/// Where a server listens.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Address {
-    /// A host's name or number, and a port.
+    /// A host name or IP address, and a port.
     Tcp(String, u16),
     /// A Unix socket.
     Unix(PathBuf),
 }
 
-/// A server, and how to enter.
+/// A server and its credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// For people: what a comparison calls it.
+    /// Its name in a comparison, for people.
     pub name: String,
-    /// Where it listens.
+    /// Its address.
     pub address: Address,
-    /// User and password; a password alone is the default user's.
+    /// User and password; a password alone is that of the default user.
     pub credentials: Option<(Option<String>, String)>,
-    /// The numbered database.
+    /// The number of the database.
     pub database: u32,
     /// Whether connections speak RESP3.
     pub is_resp3: bool,
     /// The server's process, if the user named it.
     pub pid: Option<u32>,
-    /// How connections are encrypted, if they are.
+    /// How connections are encrypted, or `None` if they are not.
     pub tls: Option<TlsClient>,
 }
 
@@ -58,7 +58,7 @@ impl fmt::Display for Address {
 }
 
 impl Endpoint {
-    /// A server without a password, at `address`.
+    /// Creates a server without a password, at `address`.
     #[must_use]
     pub fn new(name: &str, address: Address) -> Self {
         Self {
@@ -72,7 +72,7 @@ impl Endpoint {
         }
     }
 
-    /// A connection that has entered: authenticated, RESP3 and the database as wanted.
+    /// Opens a connection, authenticates, and sets RESP3 and the database as requested.
     ///
     /// # Errors
     /// The server cannot be reached or refuses.
@@ -106,12 +106,13 @@ impl Endpoint {
         Ok(session)
     }
 
-    /// The connection failed with `error`.
+    /// Returns the error for a connection that failed with `error`.
     pub(crate) fn lost(&self, error: io::Error) -> BenchError {
         BenchError::Connection(self.address.clone(), error)
     }
 
-    /// The server's process: the one that was named, or what the server says, if it runs here.
+    /// Returns the server's process: the one that the user named, or the one the server reports, if
+    /// it runs here.
     ///
     /// # Errors
     /// The server cannot be reached.
@@ -128,7 +129,7 @@ impl Endpoint {
     }
 }
 
-/// A field of what INFO answered.
+/// Returns a field of INFO's reply.
 #[must_use]
 pub(crate) fn info_field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines()
@@ -136,7 +137,7 @@ pub(crate) fn info_field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
         .find_map(|(key, value)| (key == name).then(|| value.trim_end()))
 }
 
-/// The databases that INFO tells of, with how many keys they have.
+/// Returns the databases in INFO's reply, with their numbers of keys.
 pub(crate) fn databases(info: &str) -> impl Iterator<Item = (u32, u64)> {
     info.lines().filter_map(|line| {
         let (name, value) = line.split_once(':')?;
@@ -170,11 +171,11 @@ fn connect_unix(path: &PathBuf) -> io::Result<UnixStream> {
 enum Link {
     Tcp(TcpStream),
     Unix(UnixStream),
-    /// And whether the server runs on this machine.
+    /// With whether the server runs on this machine.
     Tls(Box<TlsStream>, bool),
 }
 
-/// A connection that does not block.
+/// A non-blocking connection.
 #[derive(Debug)]
 pub(crate) enum Socket {
     Plain(OwnedFd),
@@ -182,7 +183,7 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    /// Moves bytes that came into `out`.
+    /// Moves received bytes into `out`.
     #[inline]
     pub(crate) fn recv(&mut self, out: &mut [u8]) -> io::Result<usize> {
         match self {
@@ -191,7 +192,7 @@ impl Socket {
         }
     }
 
-    /// Takes bytes from the front of `bytes`.
+    /// Sends bytes from the front of `bytes`.
     #[inline]
     pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
@@ -210,13 +211,13 @@ impl AsFd for Socket {
     }
 }
 
-/// A connection that has entered; questions wait for their answer.
+/// A connection that is ready for requests, each of which waits for its reply.
 #[derive(Debug)]
 pub struct Session {
     address: Address,
     link: Link,
     input: Vec<u8>,
-    /// How far the reply at the front of `input` was looked through.
+    /// How far the reply at the front of `input` was scanned.
     end: ReplyEnd,
 }
 
@@ -237,19 +238,19 @@ impl Session {
         Ok(())
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request, and waits for the reply.
     ///
     /// # Errors
-    /// The connection ended, or the answer is none.
+    /// The connection ended, or the reply is malformed.
     pub fn ask(&mut self, words: &[&str]) -> Result<Value, BenchError> {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
         self.request(&words)
     }
 
-    /// As [`ask`](Self::ask), of any bytes.
+    /// Like [`ask`](Self::ask), with arbitrary bytes.
     ///
     /// # Errors
-    /// The connection ended, or the answer is none.
+    /// The connection ended, or the reply is malformed.
     pub fn request(&mut self, words: &[&[u8]]) -> Result<Value, BenchError> {
         let mut request = Vec::new();
         encode_request(&mut request, words);
@@ -269,13 +270,14 @@ impl Session {
     /// Waits for the next reply or message.
     ///
     /// # Errors
-    /// The connection ended, or what came is none.
+    /// The connection ended, or the bytes are malformed.
     pub fn reply(&mut self) -> Result<Value, BenchError> {
         let received = self.receive();
         received.map_err(|error| BenchError::Connection(self.address.clone(), error))
     }
 
-    /// Waits for bytes that are no reply, and takes as many as there are; 0 at the end of the connection.
+    /// Waits for bytes that are not a reply, and reads those available; 0 at the end of the
+    /// connection.
     ///
     /// # Errors
     /// The connection failed.
@@ -296,7 +298,7 @@ impl Session {
         }
     }
 
-    /// How long a reply is waited for; without a time, for ever.
+    /// Sets how long to wait for a reply; `None` waits for ever.
     ///
     /// # Errors
     /// The system refused.
@@ -312,10 +314,10 @@ impl Session {
         set.map_err(|error| BenchError::Connection(self.address.clone(), error))
     }
 
-    /// Asks what must not be answered with an error; `request` names it in the message.
+    /// Sends a request that must not get an error; `request` names it in the message.
     ///
     /// # Errors
-    /// As [`ask`](Self::ask), or an error was answered.
+    /// As [`ask`](Self::ask), or the reply is an error.
     pub fn demand(&mut self, request: &'static str, words: &[&str]) -> Result<Value, BenchError> {
         match self.ask(words)? {
             Value::Error(text) => Err(BenchError::Refused {
@@ -326,7 +328,7 @@ impl Session {
         }
     }
 
-    /// A section of INFO; empty when the server does not have it.
+    /// Returns a section of INFO; empty if the server does not have it.
     ///
     /// # Errors
     /// The connection ended.
@@ -339,7 +341,8 @@ impl Session {
         })
     }
 
-    /// The databases that have keys, and how many. Who may not ask is not told that there are none.
+    /// Returns the databases that have keys, with their numbers of keys. A missing permission is an
+    /// error, not an empty result.
     ///
     /// # Errors
     /// The connection ended, or the server refused.
@@ -351,7 +354,7 @@ impl Session {
         Ok(databases(&String::from_utf8_lossy(&info)).collect())
     }
 
-    /// How many keys the database holds.
+    /// Returns the number of keys in the database.
     ///
     /// # Errors
     /// The connection ended, or the server refused.
@@ -372,7 +375,7 @@ impl Session {
         }
     }
 
-    /// The bare connection, set not to block.
+    /// Returns the bare connection in non-blocking mode.
     ///
     /// # Errors
     /// The system refused.
@@ -393,7 +396,8 @@ impl Session {
     fn receive(&mut self) -> io::Result<Value> {
         let mut piece = [0; 64 * 1024];
         loop {
-            // Only what is whole is decoded, and every byte is looked at once: replies may be long.
+            // Only complete replies are decoded, and every byte is scanned once: replies may be
+            // long.
             if self.end.find(&self.input).is_some() {
                 let decoded = decode_value(&self.input);
                 let decoded = decoded.map_err(|error| io::Error::other(error.to_string()))?;
@@ -406,7 +410,7 @@ impl Session {
             match self.link.read(&mut piece) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(count) => self.input.extend_from_slice(&piece[..count]),
-                // Whoever is stopped and goes on is told so where it waits with a timeout.
+                // A process that is stopped and continued gets this from a wait with a timeout.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -414,7 +418,7 @@ impl Session {
     }
 }
 
-/// Whether the other end is on this machine.
+/// Whether the peer is on this machine.
 fn is_local(stream: &TcpStream) -> bool {
     let ends = stream.peer_addr().ok().zip(stream.local_addr().ok());
     ends.is_some_and(|(peer, own)| is_loopback(peer.ip()) || peer.ip() == own.ip())

@@ -1,4 +1,4 @@
-//! Why a run cannot be made or went wrong.
+//! Reasons why a run is impossible or failed.
 
 use std::fmt;
 use std::io::{self, Write as _};
@@ -7,44 +7,44 @@ use std::path::PathBuf;
 use crate::endpoint::Address;
 use crate::replies::NotAReply;
 
-/// Why a run cannot be made or went wrong.
+/// Why a run is impossible or failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BenchError {
-    /// The command line cannot be understood.
+    /// The command line is invalid.
     Usage(String),
-    /// The server cannot be reached, or left.
+    /// The server cannot be reached, or closed the connection.
     Connection(Address, io::Error),
-    /// The server sent what is no reply, or more replies than requests.
+    /// The server sent something other than a reply, or more replies than requests.
     Reply(Address, NotAReply),
-    /// The server refused what a run needs: authentication, a database, RESP3.
+    /// The server refused something that a run needs: authentication, a database, RESP3.
     Refused {
         /// The request's name.
         request: String,
-        /// What the server answered.
+        /// The server's reply.
         reply: String,
     },
     /// The operating system refused something else.
     System(&'static str, io::Error),
-    /// A file cannot be read, written or understood.
+    /// A file cannot be read, written or parsed.
     File(PathBuf, String),
     /// The server holds data, and the run would delete it.
     HoldsData {
-        /// Its name.
+        /// The server's name.
         server: String,
-        /// How many keys.
+        /// Number of its keys.
         keys: i64,
     },
 }
 
 impl BenchError {
-    /// Tells it on standard error, but for the one that nobody asks for: who reads no further, as `head` does, has what he
-    /// wanted.
+    /// Prints it to standard error, except if a reader of the output stopped reading, as `head`
+    /// does: that is not a failure.
     pub(crate) fn tell(&self) {
         if matches!(self, Self::System(_, error) if error.kind() == io::ErrorKind::BrokenPipe) {
             return;
         }
-        // Without standard error there is nobody to tell.
+        // Without standard error the message is lost.
         let _told = writeln!(io::stderr(), "{self}");
     }
 }

@@ -1,11 +1,12 @@
-//! Where a reply ends, found while it arrives: every byte is looked at once, however often more comes.
+//! Finds the end of a reply while it is received: every byte is scanned once, however often more
+//! bytes are received.
 
-/// How far the reply at the front of some bytes was looked through.
+/// How far the reply at the front of some bytes was scanned.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReplyEnd {
-    /// Up to here the reply is understood.
+    /// Position up to which the reply was scanned.
     at: usize,
-    /// Values that are still to come.
+    /// Number of values still to come.
     left: u64,
 }
 
@@ -16,7 +17,8 @@ impl Default for ReplyEnd {
 }
 
 impl ReplyEnd {
-    /// The end of the reply, if it is whole. Bytes that are no reply end at once: the decoder says what is wrong.
+    /// Returns the end of the reply, if it is complete. For bytes that are not a reply it ends at
+    /// once: the decoder reports the fault.
     pub(crate) fn find(&mut self, input: &[u8]) -> Option<usize> {
         while self.left > 0 {
             let rest = input.get(self.at..)?;
@@ -47,7 +49,7 @@ impl ReplyEnd {
                     let count = u64::try_from(count).unwrap_or(0);
                     let values = match kind {
                         b'%' => count.saturating_mul(2),
-                        // What is decorated follows the decoration.
+                        // The decorated value follows the attribute.
                         b'|' => count.saturating_mul(2).saturating_add(1),
                         _ => count,
                     };

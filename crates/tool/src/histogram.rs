@@ -1,5 +1,5 @@
-//! Counts of durations in buckets whose width grows with the value, so that a percentile is right
-//! to within 1 % from a nanosecond to an hour, in 37 KB and without allocation per sample.
+//! Counts of durations in buckets whose width grows with the value. A percentile is accurate to
+//! within 1 % from a nanosecond to an hour, in 37 KB and without allocation per sample.
 //!
 //! ```text
 //!   value    0..128        one bucket a nanosecond
@@ -8,14 +8,15 @@
 //!            512..1024     128 buckets of 4 ns       name a bucket
 //! ```
 
-/// Bits below the leading one that tell buckets apart: a bucket is at most 1/128 of its values wide.
+/// Number of bits below the leading one that select a bucket: a bucket's width is at most 1/128 of
+/// its values.
 const PRECISION_BITS: u32 = 7;
 const LINE: usize = 1 << PRECISION_BITS;
-/// Values are counted as this one when they are greater: 73 minutes.
+/// Maximum value, 73 minutes: greater values are counted as this one.
 pub const VALUE_NS_MAX: u64 = (1 << 42) - 1;
 const BUCKETS: usize = (42 - PRECISION_BITS as usize + 1) * LINE;
 
-/// Durations in nanoseconds and how often each was seen.
+/// Durations in nanoseconds, with their counts.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -52,7 +53,7 @@ impl Histogram {
         self.max_ns = self.max_ns.max(value_ns);
     }
 
-    /// Adds what another histogram counted.
+    /// Adds the counts of another histogram.
     pub fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
             *mine += theirs;
@@ -63,7 +64,7 @@ impl Histogram {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// Forgets everything, keeping the memory.
+    /// Resets all counts, keeping the memory.
     pub fn clear(&mut self) {
         if self.count > 0 {
             self.counts.fill(0);
@@ -72,13 +73,13 @@ impl Histogram {
         (self.min_ns, self.max_ns) = (u64::MAX, 0);
     }
 
-    /// How many samples.
+    /// Returns the number of samples.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The mean, 0 without samples.
+    /// Returns the mean, 0 without samples.
     #[must_use]
     pub fn mean_ns(&self) -> f64 {
         match self.count {
@@ -87,19 +88,19 @@ impl Histogram {
         }
     }
 
-    /// The smallest sample, 0 without samples.
+    /// Returns the smallest sample, 0 without samples.
     #[must_use]
     pub fn min_ns(&self) -> u64 {
         if self.count == 0 { 0 } else { self.min_ns }
     }
 
-    /// The greatest sample, 0 without samples.
+    /// Returns the greatest sample, 0 without samples.
     #[must_use]
     pub fn max_ns(&self) -> u64 {
         self.max_ns
     }
 
-    /// The value that `share` (0 to 1) of all samples do not exceed; 0 without samples.
+    /// Returns the value that `share` (0 to 1) of all samples do not exceed; 0 without samples.
     #[must_use]
     pub fn quantile_ns(&self, share: f64) -> u64 {
         let rank = share.clamp(0.0, 1.0) * self.count as f64;
@@ -113,7 +114,8 @@ impl Histogram {
         self.max_ns
     }
 
-    /// The buckets that hold samples, from small to great: the greatest value of each, and its count.
+    /// Returns the buckets that hold samples in ascending order: the greatest value of each, and
+    /// its count.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
         let counts = self.counts.iter().enumerate();
         counts
@@ -122,7 +124,7 @@ impl Histogram {
     }
 }
 
-/// The bucket of a value not above [`VALUE_NS_MAX`].
+/// Returns the bucket of a value not above [`VALUE_NS_MAX`].
 #[inline]
 fn bucket(value_ns: u64) -> usize {
     let exponent = (value_ns | 1).ilog2();
@@ -134,7 +136,7 @@ fn bucket(value_ns: u64) -> usize {
     line * LINE + place
 }
 
-/// The greatest value of a bucket.
+/// Returns the greatest value of a bucket.
 fn highest(index: usize) -> u64 {
     let (line, place) = (index / LINE, (index % LINE) as u64);
     match line.checked_sub(1) {

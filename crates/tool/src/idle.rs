@@ -1,4 +1,4 @@
-//! Connections that send nothing: what does one cost the server?
+//! Measures what idle connections cost the server.
 
 use std::io::Write;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use crate::options::Options;
 use crate::process::{Process, Usage};
 use crate::workload::Limit;
 
-/// How long the server may take to come to rest after the last connection.
+/// Time for the server to settle after the last connection.
 const SETTLE: Duration = Duration::from_millis(500);
-/// How long connections stay when no time was given: until the process is stopped.
+/// How long connections are held without a given time: until the process is stopped.
 const FOREVER: Duration = Duration::from_secs(u64::MAX / 2);
 
-/// Opens the connections, tells what they cost, and holds them for the time that was given.
+/// Opens the connections, prints what they cost, and holds them for the given time.
 pub(crate) fn hold(options: &Options, out: &mut dyn Write) -> Result<(), BenchError> {
     let count = options.connections.first().copied().unwrap_or(1);
     raise_open_files(count as u64 + 64)

@@ -1,7 +1,7 @@
-//! Which keys a thread of the generator asks for, in which order.
+//! Which keys a thread of the generator requests, and in which order.
 //!
-//! A key is a number below the key space. Uniform choices are drawn as they are needed; a Zipf
-//! choice costs several powers, so those are drawn before the run, and walked in order.
+//! A key is a number below the key space. Uniform choices are drawn on demand. A Zipf choice costs
+//! several powers, so these are drawn before the run, and used in order.
 
 use std::sync::Arc;
 
@@ -10,24 +10,25 @@ use base::random::Prng;
 /// How keys are chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum KeyOrder {
-    /// Each with the same chance.
+    /// Each with the same probability.
     Uniform,
-    /// The k-th most popular with a chance in proportion to `k^-exponent`. Popularity is spread over
-    /// the key space, so that popular keys are not neighbours.
+    /// The k-th most popular key with a probability proportional to `k^-exponent`. Popularity is
+    /// spread over the key space, so that popular keys are not adjacent.
     Zipf {
-        /// 0 is uniform; published traces are between 0.6 and 1.2.
+        /// 0 is uniform; published traces have values between 0.6 and 1.2.
         exponent: f64,
     },
-    /// One after the other, all threads together: each once before any twice.
+    /// In ascending order over all threads together: each key once before any key twice.
     Sequential,
-    /// Each once before any twice, neighbours far from each other: to fill with, as if at random.
+    /// Each key once before any key twice, with neighbours far from each other: for loading in an
+    /// order that looks random.
     Scattered,
 }
 
-/// Drawn choices: at least this many, and at most the second.
+/// Minimum and maximum number of drawn choices.
 const DRAWN_MIN: u64 = 1 << 20;
 const DRAWN_MAX: u64 = 1 << 23;
-/// A prime above any number of keys that is drawn from, to spread popularity over the key space.
+/// A prime above any number of drawn keys, which spreads popularity over the key space.
 const SPREAD: u64 = 2_654_435_761;
 
 /// The keys of a run, shared by its threads.
@@ -39,8 +40,8 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Keys below `space` (1 to 2^32), drawn from `seed`. With a Zipf order this draws up to 8 M
-    /// choices, which takes most of a second.
+    /// Creates keys below `space` (1 to 2^32), drawn from `seed`. With a Zipf order this draws up
+    /// to 8 M choices, which takes most of a second.
     #[must_use]
     pub fn new(space: u64, order: KeyOrder, seed: u64) -> Self {
         let space = space.clamp(1, 1 << 32);
@@ -55,13 +56,13 @@ impl Keys {
         }
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     #[must_use]
     pub fn space(&self) -> u64 {
         self.space
     }
 
-    /// The choices of one thread.
+    /// Returns the choices of one thread.
     #[must_use]
     pub fn chooser(&self, seed: u64) -> KeyChooser {
         let mut prng = Prng::seeded(seed);
@@ -82,12 +83,13 @@ impl Keys {
 pub struct KeyChooser {
     keys: Keys,
     prng: Prng,
-    /// The next choice of any order but a uniform one.
+    /// Position of the next choice, for all orders but a uniform one.
     position: u64,
 }
 
 impl KeyChooser {
-    /// Has a sequential or scattered order go on from the `first`-th key of all threads together.
+    /// Makes a sequential or scattered order continue from the `first`-th key of all threads
+    /// together.
     #[inline]
     pub fn start_at(&mut self, first: u64) {
         if matches!(self.keys.order, KeyOrder::Sequential | KeyOrder::Scattered) {
@@ -95,13 +97,13 @@ impl KeyChooser {
         }
     }
 
-    /// The next key.
+    /// Returns the next key.
     #[inline]
     pub fn next_key(&mut self) -> u64 {
         match self.keys.order {
             KeyOrder::Uniform => self.prng.below(self.keys.space),
             KeyOrder::Sequential => self.next_position(),
-            // Both are below 2^32, and the prime leaves no key out.
+            // Both are below 2^32, and the prime omits no key.
             KeyOrder::Scattered => self.next_position() * SPREAD % self.keys.space,
             KeyOrder::Zipf { .. } => self.next_drawn(),
         }
@@ -143,9 +145,10 @@ fn draw(space: u64, exponent: f64, seed: u64) -> Arc<[u32]> {
 
 /// Zipf's law over ranks from 0.
 ///
-/// Rejection under an envelope that is 1 on the first rank and the integral of `x^-s` beyond it, by
-/// which a draw costs the same for any number of ranks and needs no table. After W. Hörmann and
-/// G. Derflinger, "Rejection-inversion to generate variates from monotone discrete distributions".
+/// Rejection sampling under an envelope that is 1 on the first rank and the integral of `x^-s`
+/// beyond it. A draw costs the same for any number of ranks and needs no table. After W. Hörmann
+/// and G. Derflinger, "Rejection-inversion to generate variates from monotone discrete
+/// distributions".
 #[derive(Clone, Copy, Debug)]
 struct Zipf {
     exponent: f64,
@@ -184,7 +187,7 @@ impl Zipf {
         }
     }
 
-    /// Where the envelope has `area` to its left.
+    /// Returns the position that has `area` of the envelope to its left.
     fn envelope_inverse(&self, area: f64) -> f64 {
         if area <= 1.0 {
             area
@@ -197,7 +200,8 @@ impl Zipf {
     }
 }
 
-/// Whether the integral of `x^-exponent` is a logarithm, or too near to one to divide by the rest.
+/// Whether the integral of `x^-exponent` is a logarithm, or too close to one to divide by the
+/// difference.
 fn is_one(exponent: f64) -> bool {
     (exponent - 1.0).abs() < 1e-9
 }

@@ -1,4 +1,5 @@
-//! The tools that ask a server from outside: the load generator, a client, a view, an analysis, a migration.
+//! Tools that use a server from outside: the load generator, a client, a monitor, an analysis, a
+//! migration.
 //!
 //! | Word | What it is |
 //! |---|---|
@@ -8,7 +9,7 @@
 //! | [`analyze`] | what takes the memory, of a file or a server |
 //! | [`migrate`] | copies keys from one server to another |
 //!
-//! They speak the protocol and nothing else, so that they serve for Redis and Valkey as well. The load generator:
+//! They only speak the protocol, so that they also work with Redis and Valkey. The load generator:
 //!
 //! ```text
 //!   options ──> measure ──> run ──> worker, one a thread
@@ -18,10 +19,10 @@
 //!                  └──> record (JSON) ──> report (a page)
 //! ```
 //!
-//! The generator is to be idle, not the server: a request costs it little more than the system call
-//! that carries its batch, and what it costs is printed beside what the server used. Throughput
-//! measured through a generator that is busy all the time says little; CPU time of the server for
-//! a request stays true.
+//! The generator should be idle, not the server: a request costs it little more than the system
+//! call that sends its batch, and its CPU use is printed beside the server's. Throughput measured
+//! through a permanently busy generator has little meaning; the server's CPU time per request stays
+//! valid.
 #![forbid(unsafe_code)]
 
 use std::io::Write;
@@ -75,7 +76,7 @@ pub enum Tool {
     Bench,
     /// The client.
     Cli,
-    /// The view.
+    /// The monitor.
     Top,
     /// The analysis.
     Analyze,
@@ -83,7 +84,7 @@ pub enum Tool {
     Migrate,
 }
 
-/// Tools, the words that ask for them, and names of links to the binary that do.
+/// Tools, their command words, and names of links to the binary that select them.
 const TOOLS: [(Tool, &str, &[&str]); 5] = [
     (Tool::Bench, "bench", &["iolite-bench"]),
     (Tool::Cli, "cli", &["iolite-cli", "redis-cli", "valkey-cli"]),
@@ -93,21 +94,21 @@ const TOOLS: [(Tool, &str, &[&str]); 5] = [
 ];
 
 impl Tool {
-    /// The tool that a first word asks for.
+    /// Returns the tool that a first word selects.
     #[must_use]
     pub fn by_word(word: &str) -> Option<Self> {
         let found = TOOLS.iter().find(|(_, own, _)| *own == word);
         found.map(|(tool, ..)| *tool)
     }
 
-    /// The tool that is meant where the binary is called so.
+    /// Returns the tool that the binary's own name selects.
     #[must_use]
     pub fn by_link(name: &str) -> Option<Self> {
         let found = TOOLS.iter().find(|(.., links)| links.contains(&name));
         found.map(|(tool, ..)| *tool)
     }
 
-    /// Does what the words behind it say.
+    /// Runs the tool with the words behind its own.
     pub fn run(self, words: Vec<String>) -> ExitCode {
         match self {
             Self::Bench => run(words),
@@ -119,7 +120,7 @@ impl Tool {
     }
 }
 
-/// What the tools take, for help, completions and the manual.
+/// Returns the command lines of the tools, for help, completions and the manual.
 #[must_use]
 pub fn commands() -> Vec<clap::Command> {
     vec![
@@ -131,7 +132,7 @@ pub fn commands() -> Vec<clap::Command> {
     ]
 }
 
-/// Does what the words after `bench` say.
+/// Runs the tool with the words after `bench`.
 pub fn run(words: Vec<String>) -> ExitCode {
     let mut out = std::io::stdout().lock();
     match execute(words, &mut out) {
@@ -165,7 +166,7 @@ fn print(text: &str, out: &mut dyn Write) -> Result<(), BenchError> {
     written.map_err(|error| BenchError::System("standard output", error))
 }
 
-/// The command line as it may be shown: without what follows `-a` and `-u`.
+/// Returns the command line without what follows `-a` and `-u`, so that it may be shown.
 fn without_secrets(words: &[String]) -> Vec<String> {
     let mut shown: Vec<String> = Vec::new();
     for word in words {

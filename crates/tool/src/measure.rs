@@ -1,7 +1,7 @@
 //! From options to runs: what to measure, on which servers, in which order.
 //!
-//! Servers take turns. In odd rounds their order is reversed, so that none of them always follows
-//! the same one, and what the machine does besides hits all.
+//! Servers take turns. In odd rounds their order is reversed, so that no server always follows the
+//! same one, and other load on the machine affects all of them.
 
 use std::io::Write;
 
@@ -20,29 +20,29 @@ use crate::run::run;
 use crate::template::Template;
 use crate::workload::{Fill, Limit, Pace, Workload};
 
-/// A workload, and what must be sent before it.
+/// A workload, and the requests that must precede it.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) workload: Workload,
-    /// Requests that fill what it reads, one kind after the other; none for every key set.
+    /// Requests that create the data it reads, one kind after the other; none to set every key.
     pub(crate) filled_by: Vec<Fill>,
-    /// Set when the data must be loaded anew into an emptied server.
+    /// Whether the data must be loaded again into an emptied server.
     pub(crate) is_fresh: bool,
-    /// What it is that a fresh step loads, when not keys with strings.
+    /// The data that a fresh step loads, if it is not keys with strings.
     pub(crate) data: Option<Data>,
-    /// Set for an open run at this share of what the first server does in a closed one.
+    /// For an open run: its rate as a share of the first server's throughput in a closed run.
     pub(crate) rate_share: Option<f64>,
 }
 
-/// What memory is counted by.
+/// The unit for counting memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Data {
-    /// For people: `one set of 1 M members`.
+    /// For people, such as `one set of 1 M members`.
     pub(crate) name: String,
     pub(crate) elements: u64,
 }
 
-/// A series of runs on its way.
+/// A series of runs in progress.
 pub(crate) struct Measurement<'a> {
     options: &'a Options,
     contestants: Vec<Contestant>,
@@ -75,7 +75,7 @@ impl<'a> Measurement<'a> {
         })
     }
 
-    /// Makes all runs, prints them, and writes the file that `--json` names.
+    /// Makes all runs, prints them, and writes the file named by `--json`.
     pub(crate) fn make(&mut self, steps: &[Step]) -> Result<(), BenchError> {
         if self.options.is_csv && !self.is_comparison() {
             self.print(output::CSV_HEADING)?;
@@ -83,7 +83,7 @@ impl<'a> Measurement<'a> {
         loop {
             for step in steps {
                 self.make_step(step)?;
-                // After each step, so that a series that is broken off is not lost.
+                // After each step, so that an aborted series is not lost.
                 if let Some(path) = self.options.json.as_ref().filter(|path| **path != *"-") {
                     self.record.save(path)?;
                 }
@@ -142,7 +142,7 @@ impl<'a> Measurement<'a> {
         Ok(())
     }
 
-    /// The step with its rate, when that is a share of what the first server can do.
+    /// Returns the step with its rate, if that is a share of the first server's throughput.
     fn at_rate(&mut self, step: &Step) -> Result<Step, BenchError> {
         let mut step = step.clone();
         if let (Some(share), Some(first)) = (step.rate_share, self.contestants.first()) {
@@ -176,7 +176,7 @@ impl<'a> Measurement<'a> {
         Ok(())
     }
 
-    /// Makes `fills`, and notes what that cost an empty server in memory.
+    /// Runs `fills`, and records their memory cost for an empty server.
     fn load(
         &mut self,
         endpoint: &Endpoint,
@@ -252,7 +252,7 @@ impl<'a> Measurement<'a> {
     }
 }
 
-/// What `step` asks to be filled, as runs that are not measured.
+/// Returns the runs, which are not measured, that load the data of `step`.
 fn fills(step: &Step) -> Vec<Workload> {
     let filling = |fill: &Fill| {
         let mut filling = Workload {
@@ -262,7 +262,7 @@ fn fills(step: &Step) -> Vec<Workload> {
             limit: Limit::Requests(fill.requests),
             ..step.workload.preload()
         };
-        // Only what one connection sends arrives in its order.
+        // Only the requests of a single connection keep their order.
         if fill.order == KeyOrder::Sequential {
             filling.connections = 1;
             filling.threads = 1;
@@ -272,7 +272,8 @@ fn fills(step: &Step) -> Vec<Workload> {
     step.filled_by.iter().map(filling).collect()
 }
 
-/// The steps of a plain measurement: each test, or the mix, with each combination of the lists.
+/// Returns the steps of a plain measurement: each test, or the mix, with each combination of the
+/// lists.
 pub(crate) fn steps(options: &Options) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut push = |name: &str, mix: &[(Template, u32)], filled_by: &[Fill]| {
@@ -309,7 +310,7 @@ fn mix_name(mix: &[(Template, u32)]) -> String {
     format!("{} {}", names.join(":"), shares.join(":"))
 }
 
-/// `mix` with each combination of `-P`, `-c` and `--threads`, named by what differs.
+/// Returns `mix` with each combination of `-P`, `-c` and `--threads`, named by what differs.
 fn combinations(options: &Options, name: &str, mix: &[(Template, u32)]) -> Vec<Workload> {
     let mut workloads = Vec::new();
     for &threads in &options.threads {

@@ -1,5 +1,5 @@
-//! Figures of a run that are compared, and their comparison: the median of the ratios of runs that
-//! were neighbours in time, by which what the machine does besides falls out.
+//! Compared figures of a run, and their comparison: the median of the ratios of runs that were
+//! adjacent in time, which cancels other load on the machine.
 
 use crate::record::Run;
 use crate::units::{short_count, short_duration};
@@ -7,22 +7,22 @@ use crate::units::{short_count, short_duration};
 /// A figure of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
-    /// Requests answered in a second.
+    /// Requests answered per second.
     Throughput,
-    /// Processor time of the server for a request.
+    /// Processor time of the server per request.
     ServerCpu,
     /// Median latency.
     P50,
-    /// What 99 % of latencies do not exceed.
+    /// 99th percentile of latencies.
     P99,
-    /// What 99.9 % of latencies do not exceed.
+    /// 99.9th percentile of latencies.
     P999,
 }
 
-/// How a server stands to another.
+/// The comparison of a server with another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
-    /// The median of the ratios of neighbouring runs; above 1 is better.
+    /// The median of the ratios of adjacent runs; above 1 is better.
     pub median: f64,
     /// The smallest of them.
     pub low: f64,
@@ -31,7 +31,7 @@ pub struct Ratio {
 }
 
 impl Metric {
-    /// All of them, in the order of tables.
+    /// All metrics, in the order of tables.
     pub const ALL: [Self; 5] = [
         Self::Throughput,
         Self::ServerCpu,
@@ -40,7 +40,7 @@ impl Metric {
         Self::P999,
     ];
 
-    /// For headings.
+    /// Returns the heading.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
@@ -52,7 +52,7 @@ impl Metric {
         }
     }
 
-    /// The figure of a run; durations in nanoseconds. `None` when it was not measured.
+    /// Returns the figure of a run, durations in nanoseconds, or `None` if it was not measured.
     #[must_use]
     pub fn of(self, run: &Run) -> Option<f64> {
         let outcome = &run.outcome;
@@ -66,7 +66,7 @@ impl Metric {
         }
     }
 
-    /// A figure as people read it.
+    /// Formats a figure for people.
     #[must_use]
     pub fn show(self, figure: f64) -> String {
         match self {
@@ -75,13 +75,13 @@ impl Metric {
         }
     }
 
-    /// The median of the figure over `runs`.
+    /// Returns the median of the figure over `runs`.
     #[must_use]
     pub fn median<'a>(self, runs: impl Iterator<Item = &'a Run>) -> Option<f64> {
         median(runs.filter_map(|run| self.of(run)).collect())
     }
 
-    /// How `server` stands to `base` in `runs` of one workload.
+    /// Compares `server` with `base` over `runs` of one workload.
     #[must_use]
     pub fn ratio<'a>(
         self,
@@ -116,7 +116,8 @@ impl Metric {
     }
 }
 
-/// The middle of the sorted figures, the mean of two middles; `None` without figures.
+/// Returns the middle of the sorted figures, or the mean of the two middle ones; `None` without
+/// figures.
 #[must_use]
 pub(crate) fn median(mut figures: Vec<f64>) -> Option<f64> {
     figures.sort_by(f64::total_cmp);

@@ -7,19 +7,24 @@
 //!   source ── keys ──> DUMP on both, compared as values <── target    --compare, --repair
 //! ```
 //!
-//! Either end may be a cluster: its primaries are walked one after the other, and each key is asked of the one that owns it.
+//! Either end may be a cluster: its primaries are iterated one after the other, and each key is
+//! requested from the node that owns it.
 //!
 //! What must stay true
-//!  1. A key is read after every event of it that was received: what changes behind the reading has an event to come.
-//!  2. A payload that the target refuses is written anew in the oldest version that loses nothing of the value, and if it refuses
-//!     that in the oldest of all.
-//!  3. The file names a cursor only after all keys before it are in the target, and the process that gave it. Without
-//!     `--follow`, what changes after it was copied is found by `--compare`.
-//!  4. Where events, cursors or writes may have been lost (another run, another owner of a slot, a lost connection, an emptied
-//!     database) all keys of both are looked at once more, while events are taken.
-//!  5. Deadlines of members that a KeyDB has are asked for, member by member: DUMP shows none. Those of hashes are copied, others
-//!     are counted and told.
-//!  6. Nothing at the source is changed, but `notify-keyspace-events` while it is followed, which is set back.
+//!  1. A key is read after all its events that were received: a change after the reading causes an
+//!     event that is still to come.
+//!  2. A payload that the target refuses is re-encoded in the oldest version that loses nothing of
+//!     the value. If the target refuses that too, it is re-encoded in the oldest version of all.
+//!  3. The file names a cursor only after all keys before it are in the target, together with the
+//!     process that issued it. Without `--follow`, `--compare` finds changes that were made after
+//!     the copy.
+//!  4. If events, cursors or writes may have been lost (another run, another owner of a slot, a
+//!     lost connection, a flushed database), all keys of both ends are compared once more, while
+//!     events are taken.
+//!  5. Deadlines of members in KeyDB are requested member by member, because DUMP omits them. Those
+//!     of hashes are copied, others are counted and reported.
+//!  6. Nothing at the source is changed except `notify-keyspace-events` while it is followed, which
+//!     is restored.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -50,7 +55,7 @@ use copy::Copying;
 
 const NAME: &str = "iolite migrate";
 
-/// What is asked for.
+/// The requested migration.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 struct Options {
@@ -59,18 +64,18 @@ struct Options {
     databases: Vec<u32>,
     pattern: Option<String>,
     count: u64,
-    /// Keys a second, at most.
+    /// Maximum number of keys per second.
     rate: Option<f64>,
-    /// Where it is kept how far the copy is.
+    /// The file that records the progress of the copy.
     ledger: Option<std::path::PathBuf>,
     replaces: bool,
     follows: bool,
-    /// What changed is copied for so long after the first pass, or until somebody ends it.
+    /// How long changes are copied after the first pass, or `None` until the user ends it.
     follow_for: Option<Duration>,
     only_compares: bool,
     compares: bool,
     repairs: bool,
-    /// Digests are compared first, and values only where those differ.
+    /// Whether digests are compared first, and values only if those differ.
     by_digest: bool,
     replicates: bool,
     hands_over: bool,
@@ -84,14 +89,14 @@ impl Options {
         self.databases.is_empty() || self.databases.contains(&number)
     }
 
-    /// Whether a key is copied, as SCAN decides it.
+    /// Whether a key is copied, by SCAN's matching.
     fn has_key(&self, database: u32, key: &[u8]) -> bool {
         let fits = |pattern: &String| matches(pattern.as_bytes(), key, Case::Sensitive);
         self.has_database(database) && self.pattern.as_ref().is_none_or(fits)
     }
 }
 
-/// What it takes.
+/// Returns its command line.
 #[must_use]
 pub fn command() -> Command {
     Command::new("migrate")
@@ -173,7 +178,7 @@ fn how() -> Vec<Arg> {
     ]
 }
 
-/// Does what the words after `migrate` say.
+/// Runs the tool with the words after `migrate`.
 pub fn run(words: Vec<String>) -> ExitCode {
     let mut out = std::io::stdout();
     match execute(words, &mut out) {
@@ -250,7 +255,7 @@ fn read(given: &Given<'_>) -> Result<Options, BenchError> {
     })
 }
 
-/// A server by its place.
+/// Returns a server by its address.
 fn endpoint(given: &Given<'_>, name: &str, variable: &str) -> Result<Endpoint, BenchError> {
     let text = given.text(name).unwrap_or_default();
     let mut endpoint = crate::options::endpoint_at(given, text)?;
@@ -264,32 +269,32 @@ fn endpoint(given: &Given<'_>, name: &str, variable: &str) -> Result<Endpoint, B
     Ok(endpoint)
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Outcome {
     copied: u64,
     bytes: u64,
-    /// Keys that were gone when they were to be copied.
+    /// Keys that had been removed when they were to be copied.
     gone: u64,
-    /// Copied again because they changed.
+    /// Keys copied again because they changed.
     again: u64,
     deleted: u64,
-    /// Payloads that were written anew for the target.
+    /// Payloads that were re-encoded for the target.
     rewritten: u64,
-    /// Keys with members whose deadlines the target cannot have, and how many of these.
+    /// Keys with members whose deadlines the target cannot have, with the number of those.
     without_deadline: BTreeMap<(u32, Vec<u8>), u64>,
-    /// Looked at because something may have been missed, and what of it was not the same.
+    /// Keys checked because something may have been missed, and how many of them differed.
     checked: u64,
     put_right: u64,
     compared: u64,
     differing: u64,
     repaired: u64,
-    /// Keys that could not be copied or compared, with the reason; the first of them.
+    /// The first keys that could not be copied or compared, with the reason.
     failures: Vec<(String, String)>,
     failed: u64,
 }
 
-/// So many failures are named.
+/// Maximum number of failures that are listed.
 const FAILURES_NAMED: usize = 20;
 
 impl Outcome {
@@ -301,7 +306,7 @@ impl Outcome {
         }
     }
 
-    /// Notes how many members of a key that was read have deadlines that the target cannot have.
+    /// Notes the number of members of a key whose deadlines the target cannot have.
     fn note_without_deadline(&mut self, database: u32, key: &[u8], count: u64) {
         if count > 0 {
             self.without_deadline

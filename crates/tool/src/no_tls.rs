@@ -1,4 +1,4 @@
-//! A generator that was built without encrypted connections: the surface of `tls.rs`.
+//! The interface of `tls.rs` in a build without encrypted connections.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use crate::options::TlsOptions;
 
-/// Never made.
+/// Never created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TlsClient {}
 
-/// Never made.
+/// Never created.
 #[derive(Debug)]
 pub(crate) enum TlsStream {}
 

@@ -1,4 +1,4 @@
-//! The command line: `redis-benchmark`'s flags as they mean there, and ours beside them.
+//! The command line: `redis-benchmark`'s flags with their meaning there, and our own.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,22 +20,22 @@ mod given;
 pub use command::command;
 pub(crate) use given::Given;
 
-/// What comes before the options, in messages.
+/// Program name in messages.
 const NAME: &str = "iolite bench";
 
-/// Time of a run of a comparison or the suite, and before it, when none is given.
+/// Default duration of a run of a comparison or the suite, and of its warm-up.
 pub(crate) const RUN: Duration = Duration::from_secs(2);
 /// See [`RUN`].
 pub(crate) const WARM_UP: Duration = Duration::from_millis(300);
 
-/// What the command line asks for.
+/// The job that the command line requests.
 #[derive(Clone, Debug)]
 pub enum Job {
     /// Measure one server, or several in turns.
     Measure(Options),
     /// Measure the published workloads.
     Suite(Options),
-    /// Open connections and leave them alone.
+    /// Open connections and leave them idle.
     Idle(Options),
     /// Make a page of measurements.
     Report(ReportOptions),
@@ -43,32 +43,32 @@ pub enum Job {
     Print(String),
 }
 
-/// What `report` takes.
+/// Options of `report`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReportOptions {
     /// Files that `--json` wrote.
     pub inputs: Vec<PathBuf>,
-    /// Where the page goes.
+    /// Path of the page.
     pub output: Option<PathBuf>,
     /// Its heading.
     pub title: Option<String>,
 }
 
-/// What a measurement takes.
+/// Options of a measurement.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub struct Options {
-    /// The server; in a comparison, how to enter each of them.
+    /// The server; in a comparison, the credentials for each of them.
     pub endpoint: Endpoint,
-    /// Servers that run already, by name.
+    /// Servers that are already running, by name.
     pub compare: Vec<(String, Address)>,
-    /// Servers to be started, by name: the command.
+    /// Commands of servers to be started, by name.
     pub start: Vec<(String, String)>,
-    /// Processors of started servers; empty for any.
+    /// Processors for started servers; empty for any.
     pub server_cpus: String,
-    /// Turns of each server in a comparison.
+    /// Number of turns of each server in a comparison.
     pub rounds: usize,
-    /// What is measured, apart from the kind of request.
+    /// The workload, apart from the kind of request.
     pub shape: Workload,
     /// Values of `-P`, `-c` and `--threads`: every combination is measured.
     pub pipelines: Vec<usize>,
@@ -76,35 +76,35 @@ pub struct Options {
     pub connections: Vec<usize>,
     /// See [`pipelines`](Self::pipelines).
     pub threads: Vec<usize>,
-    /// Kinds of requests, each measured alone, or one mix.
+    /// Kinds of requests: each is measured alone, unless there is a mix.
     pub(crate) tests: Vec<Test>,
-    /// Shares of kinds measured together; empty when each is measured alone.
+    /// Shares of kinds that are measured together; empty if each is measured alone.
     pub(crate) mix: Vec<(Template, u32)>,
-    /// Share of the first server's throughput that is asked for, in an open run.
+    /// For an open run: the rate as a share of the first server's throughput.
     pub rate_share: Option<f64>,
-    /// Whether pauses of an open run are random.
+    /// Whether the pauses of an open run are random.
     pub is_random: bool,
     /// Whether a time or a count was given.
     pub has_limit: bool,
     /// Whether every key is set before measuring.
     pub is_preloaded: bool,
-    /// Whether data of the server may be deleted.
+    /// Whether the server's data may be deleted.
     pub may_flush: bool,
     /// Whether to start over at the end.
     pub is_endless: bool,
-    /// A line a test.
+    /// Whether to print one line per test.
     pub is_quiet: bool,
-    /// Comma-separated values.
+    /// Whether to print comma-separated values.
     pub is_csv: bool,
-    /// Whether to show how it goes.
+    /// Whether to show progress.
     pub shows_progress: bool,
-    /// Digits after the point of `-q`'s latencies.
+    /// Digits after the point in the latencies of `-q`.
     pub precision: usize,
-    /// Where measurements go.
+    /// The file for measurements.
     pub json: Option<PathBuf>,
     /// Names of the suite's workloads; empty for the published ones.
     pub only: Vec<String>,
-    /// The largest key space of the suite.
+    /// Maximum key space of the suite.
     pub keys_max: u64,
 }
 
@@ -139,7 +139,7 @@ impl Default for Options {
     }
 }
 
-/// Reads the words after `bench`.
+/// Parses the words after `bench`.
 ///
 /// # Errors
 /// [`BenchError::Usage`].
@@ -194,20 +194,20 @@ fn version() -> String {
     format!("iolite-bench {}\n", env!("CARGO_PKG_VERSION"))
 }
 
-/// What `--tls` and its kin say.
+/// The options around `--tls`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsOptions {
-    /// Who signs the server's certificate.
+    /// Certificates of the authorities that sign the server's certificate.
     pub authorities_file: Option<PathBuf>,
     /// A directory with more of them.
     pub authorities_directory: Option<PathBuf>,
-    /// Whether any certificate will do.
+    /// Whether any certificate is accepted.
     pub is_insecure: bool,
     /// The client's own certificate.
     pub certificate_file: Option<PathBuf>,
     /// Its key.
     pub key_file: Option<PathBuf>,
-    /// The name that the server's certificate has to be for.
+    /// The name for which the server's certificate has to be issued.
     pub server_name: Option<String>,
     /// Ciphers of TLS 1.2.
     pub ciphers: String,
@@ -215,7 +215,7 @@ pub struct TlsOptions {
     pub cipher_suites: String,
 }
 
-/// Which server, and how to enter.
+/// Reads the server and its credentials.
 fn read_server(given: &Given<'_>, options: &mut Options) -> Result<(), BenchError> {
     options.endpoint = endpoint_of(given, "--dbnum")?;
     options.endpoint.pid = given.number("--server-pid")?;
@@ -232,7 +232,7 @@ fn read_server(given: &Given<'_>, options: &mut Options) -> Result<(), BenchErro
     Ok(())
 }
 
-/// The server that the options name; `database` is the name of the option for the numbered database.
+/// Returns the server that the options name; `database` is the option with the database number.
 pub(crate) fn endpoint_of(given: &Given<'_>, database: &str) -> Result<Endpoint, BenchError> {
     let mut entrance = Entrance::default();
     if let Some(uri) = given.text("-u") {
@@ -261,7 +261,7 @@ pub(crate) fn endpoint_of(given: &Given<'_>, database: &str) -> Result<Endpoint,
     Ok(endpoint)
 }
 
-/// The server at a place: an address, or a URI.
+/// Returns the server at an address or a URI.
 pub(crate) fn endpoint_at(given: &Given<'_>, place: &str) -> Result<Endpoint, BenchError> {
     let mut entrance = Entrance::default();
     let address = match place.contains("://") {
@@ -286,7 +286,7 @@ pub(crate) fn endpoint_at(given: &Given<'_>, place: &str) -> Result<Endpoint, Be
     Ok(endpoint)
 }
 
-/// How connections are encrypted.
+/// Returns the TLS options.
 fn tls_of(given: &Given<'_>) -> TlsOptions {
     let owned = |id| given.text(id).map(str::to_owned);
     let path = |id| given.text(id).map(PathBuf::from);
@@ -302,7 +302,7 @@ fn tls_of(given: &Given<'_>) -> TlsOptions {
     }
 }
 
-/// What is sent, and by how many.
+/// Reads what is sent, and by how many connections and threads.
 fn read_load(given: &Given<'_>, options: &mut Options) -> Result<(), BenchError> {
     for (id, list) in [
         ("-c", &mut options.connections),
@@ -337,7 +337,7 @@ fn read_load(given: &Given<'_>, options: &mut Options) -> Result<(), BenchError>
     }
 }
 
-/// Which keys.
+/// Reads the options about keys.
 fn read_keys(given: &Given<'_>, options: &mut Options) -> Result<(), BenchError> {
     let shape = &mut options.shape;
     if let Some(count) = given.text("-r") {
@@ -358,7 +358,7 @@ fn read_keys(given: &Given<'_>, options: &mut Options) -> Result<(), BenchError>
     Ok(())
 }
 
-/// How fast, and how long.
+/// Reads the rate and the duration.
 fn read_time(given: &Given<'_>, options: &mut Options) -> Result<(), BenchError> {
     if let Some(count) = given.text("-n") {
         options.shape.limit = Limit::Requests(parse_count(count)?);
@@ -387,7 +387,7 @@ fn read_time(given: &Given<'_>, options: &mut Options) -> Result<(), BenchError>
     Ok(())
 }
 
-/// How results are shown.
+/// Reads the options about output.
 fn read_output(given: &Given<'_>, options: &mut Options) -> Result<(), BenchError> {
     options.is_quiet = given.has("-q");
     options.is_csv = given.has("--csv");
@@ -397,7 +397,7 @@ fn read_output(given: &Given<'_>, options: &mut Options) -> Result<(), BenchErro
     Ok(())
 }
 
-/// What a URI says of where a server is and how it is entered.
+/// The address and the credentials in a URI.
 #[derive(Default)]
 struct Entrance {
     host: Option<String>,
@@ -409,7 +409,7 @@ struct Entrance {
 }
 
 impl Entrance {
-    /// `redis://user:password@host:port/database`; `rediss` for an encrypted connection.
+    /// Parses `redis://user:password@host:port/database`; `rediss` for an encrypted connection.
     fn read_uri(&mut self, uri: &str) -> Result<(), BenchError> {
         let refuse = || BenchError::Usage(format!("Cannot understand the address '{uri}'"));
         let rest = match uri.strip_prefix("rediss://") {
@@ -464,7 +464,7 @@ fn finish(given: &Given<'_>, mut options: Options) -> Result<Options, BenchError
     Ok(options)
 }
 
-/// Refuses what contradicts itself.
+/// Refuses contradictory options.
 fn check(shape: &Workload) -> Result<(), BenchError> {
     let digits_max = shape.key_space.saturating_sub(1).max(1).ilog10() as usize + 1;
     if shape.key_space > 1 << 32 {
@@ -480,7 +480,7 @@ fn check(shape: &Workload) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// `host:port`, `[::1]:port`, or the path of a Unix socket.
+/// Parses `host:port`, `[::1]:port`, or the path of a Unix socket.
 pub(crate) fn parse_address(text: &str) -> Result<Address, BenchError> {
     if text.starts_with('/') || text.starts_with('.') {
         return Ok(Address::Unix(text.into()));
@@ -497,7 +497,7 @@ pub(crate) fn parse_address(text: &str) -> Result<Address, BenchError> {
     Ok(Address::Tcp(host.to_owned(), port))
 }
 
-/// A count, `10000`, `10K` or `1.5M`.
+/// Parses a count, such as `10000`, `10K` or `1.5M`.
 fn parse_count(text: &str) -> Result<u64, BenchError> {
     let refuse = || BenchError::Usage(format!("'{text}' is not a count"));
     let (digits, factor) = match text.as_bytes().last() {
@@ -513,7 +513,7 @@ fn parse_count(text: &str) -> Result<u64, BenchError> {
     }
 }
 
-/// `50`, of 100.
+/// Parses a percentage, such as `50`.
 fn parse_percent(text: &str) -> Result<f64, BenchError> {
     let percent = text
         .parse()
@@ -523,7 +523,7 @@ fn parse_percent(text: &str) -> Result<f64, BenchError> {
     percent.map(|percent| percent / 100.0).ok_or_else(refuse)
 }
 
-/// `64`, or `50-149`.
+/// Parses a size, such as `64` or `50-149`.
 fn parse_value_bytes(text: &str) -> Result<ValueBytes, BenchError> {
     let refuse = || BenchError::Usage(format!("'{text}' is not a size such as 64 or 50-149"));
     let (min, max) = text.split_once('-').unwrap_or((text, text));
@@ -535,7 +535,7 @@ fn parse_value_bytes(text: &str) -> Result<ValueBytes, BenchError> {
     Ok(ValueBytes { min, max })
 }
 
-/// `1,4-6`.
+/// Parses a list of processors, such as `1,4-6`.
 pub(crate) fn parse_cpus(text: &str) -> Result<Vec<usize>, BenchError> {
     let refuse = || BenchError::Usage(format!("'{text}' is not a list such as 1,4-6"));
     let mut cpus = Vec::new();
@@ -551,7 +551,7 @@ pub(crate) fn parse_cpus(text: &str) -> Result<Vec<usize>, BenchError> {
     Ok(cpus)
 }
 
-/// `set,get`.
+/// Parses a list of tests, such as `set,get`.
 fn parse_tests(text: &str) -> Result<Vec<Test>, BenchError> {
     let mut tests = Vec::new();
     for name in text.split(',').filter(|name| !name.is_empty()) {
@@ -567,7 +567,7 @@ fn parse_tests(text: &str) -> Result<Vec<Test>, BenchError> {
     Ok(tests)
 }
 
-/// `1:9`, of SET to GET.
+/// Parses a ratio of SET to GET, such as `1:9`.
 fn parse_ratio(text: &str) -> Result<Vec<(Template, u32)>, BenchError> {
     let refuse = || BenchError::Usage(format!("'{text}' is not a ratio such as 1:9"));
     let (set, get) = text.split_once(':').ok_or_else(refuse)?;
@@ -581,7 +581,7 @@ fn parse_ratio(text: &str) -> Result<Vec<(Template, u32)>, BenchError> {
     }
 }
 
-/// `get=8,set=1,incr=1`.
+/// Parses a mix, such as `get=8,set=1,incr=1`.
 fn parse_mix(text: &str) -> Result<Vec<(Template, u32)>, BenchError> {
     let refuse = || BenchError::Usage(format!("'{text}' is not a mix such as get=8,set=2"));
     let mut mix = Vec::new();

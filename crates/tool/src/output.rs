@@ -1,4 +1,5 @@
-//! Results as text: for people, as `redis-benchmark -q` and `--csv`, and tables of a comparison.
+//! Results as text: for people, in the formats of `redis-benchmark -q` and `--csv`, and as tables
+//! of a comparison.
 
 use std::fmt::Write as _;
 
@@ -8,13 +9,13 @@ use crate::run::{Outcome, Used};
 use crate::units::{grouped, short_bytes, short_count, short_duration, three_digits};
 use crate::workload::ValueBytes;
 
-/// A generator busier than this share of its threads may be what limits the throughput.
+/// Share of its threads' time above which a busy generator may limit the throughput.
 const BUSY: f64 = 0.9;
-/// The first line of `--csv`, as `redis-benchmark` has it.
+/// The first line of `--csv`, as in `redis-benchmark`.
 pub(crate) const CSV_HEADING: &str = "\"test\",\"rps\",\"avg_latency_ms\",\"min_latency_ms\",\
     \"p50_latency_ms\",\"p95_latency_ms\",\"p99_latency_ms\",\"max_latency_ms\"\n";
 
-/// A result for people.
+/// Formats a result for people.
 pub(crate) fn full(run: &Run, value_bytes: ValueBytes) -> String {
     let outcome = &run.outcome;
     let mut text = format!("{}\n", heading(&run.shape, value_bytes));
@@ -126,7 +127,7 @@ fn cost(outcome: &Outcome, used: Used, each: f64) -> String {
     )
 }
 
-/// A line a test, as `redis-benchmark -q` prints it.
+/// Formats a test as one line, as `redis-benchmark -q` does.
 pub(crate) fn quiet(run: &Run, precision: usize) -> String {
     format!(
         "{}: {:.2} requests per second, p50={:.precision$} msec\n",
@@ -136,7 +137,7 @@ pub(crate) fn quiet(run: &Run, precision: usize) -> String {
     )
 }
 
-/// A row of `--csv`.
+/// Formats a row of `--csv`.
 pub(crate) fn csv(run: &Run) -> String {
     let latency = &run.outcome.latency;
     let ms = |ns: f64| format!(",\"{:.3}\"", ns / 1e6);
@@ -154,7 +155,7 @@ pub(crate) fn csv(run: &Run) -> String {
     row + "\n"
 }
 
-/// The runs of one workload on several servers: medians, and ratios to the first server.
+/// Formats the runs of one workload on several servers: medians, and ratios to the first server.
 pub(crate) fn comparison(workload: &str, servers: &[&Server], runs: &[&Run]) -> String {
     let width = servers
         .iter()
@@ -190,7 +191,7 @@ pub(crate) fn comparison(workload: &str, servers: &[&Server], runs: &[&Run]) -> 
     text
 }
 
-/// What makes the figures of a server say something else than they seem to.
+/// Returns remarks on circumstances that make a server's figures misleading.
 fn remarks<'a>(name: &str, runs: impl Iterator<Item = &'a Run> + Clone) -> String {
     let mut text = String::new();
     let outcomes = runs.map(|run| &run.outcome);

@@ -1,5 +1,5 @@
 //! Requests built before the run, so that sending a batch costs the generator little more than the
-//! system call: only the digits of the keys are written anew.
+//! system call: only the digits of the keys are rewritten.
 //!
 //! ```text
 //!   bytes    *3..SET..key:000000000000..$8..xxxxxxxx..*2..GET..key:000000000000..*2..GET..
@@ -15,9 +15,11 @@ use crate::keys::KeyChooser;
 use crate::template::{DigitSpan, Filling};
 use crate::workload::Workload;
 
-/// Requests in a pool at least, so that a mix has its shares and values have their lengths.
+/// Minimum number of requests in a pool, so that a mix has its shares and values have their
+/// lengths.
 const REQUESTS_MIN: usize = 1024;
-/// Bytes in a pool, where fewer requests than [`REQUESTS_MIN`] fill them: half of a second-level cache.
+/// Bytes of a pool, if fewer requests than [`REQUESTS_MIN`] reach that size: half of a second-level
+/// cache.
 const POOL_BYTES: usize = 512 * 1024;
 
 /// The requests of one thread.
@@ -26,16 +28,16 @@ pub(crate) struct RequestPool {
     bytes: Vec<u8>,
     requests: Vec<RequestEnd>,
     digits: Vec<DigitSpan>,
-    /// Every key is below 10^8, so that digits before the last eight never change.
+    /// Whether every key is below 10^8, so that digits before the last eight never change.
     has_short_keys: bool,
     keys_per_request: u64,
-    /// Where the next batch begins.
+    /// Index of the next batch.
     next: usize,
-    /// Requests in a full batch.
+    /// Number of requests in a full batch.
     pipeline: usize,
 }
 
-/// Where a request ends in the bytes and among the digits.
+/// End of a request in the bytes and among the digits.
 #[derive(Clone, Copy, Debug, Default)]
 struct RequestEnd {
     bytes: usize,
@@ -54,7 +56,7 @@ impl RequestPool {
             next: 0,
             pipeline,
         };
-        // A batch more than the bytes allow, so that the largest batch is one that fits.
+        // Adds whole batches, so that the pool exceeds its limits by at most one batch.
         while pool.requests.len() < REQUESTS_MIN.max(pipeline)
             && (pool.requests.len() < pipeline || pool.bytes.len() < POOL_BYTES)
         {
@@ -95,8 +97,8 @@ impl RequestPool {
         });
     }
 
-    /// The next batch, of `count` requests or a full batch if that is fewer, with new keys. `first` is
-    /// how many requests were sent before it by all threads.
+    /// Returns the next batch, of `count` requests or a full batch if that is fewer, with new keys.
+    /// `first` is the number of requests that all threads sent before it.
     pub(crate) fn next_batch(&mut self, count: usize, first: u64, keys: &mut KeyChooser) -> &[u8] {
         let start = match self.next.checked_sub(1) {
             Some(before) => self.requests[before],
@@ -126,7 +128,7 @@ fn value_length(workload: &Workload, prng: &mut Prng) -> usize {
     lengths.min + prng.index(lengths.max.saturating_sub(lengths.min) + 1)
 }
 
-/// Letters, which compress a little and never look like a number.
+/// Returns random letters, which compress a little and never look like a number.
 fn random_text(bytes: usize, prng: &mut Prng) -> Vec<u8> {
     let mut text = vec![0; bytes];
     prng.fill(&mut text);
@@ -143,7 +145,7 @@ mod tests {
     use crate::template::Template;
     use crate::workload::ValueBytes;
 
-    /// The requests in `bytes`, each as its words.
+    /// Decodes the requests in `bytes` into words.
     fn decoded(bytes: &[u8]) -> Vec<Vec<String>> {
         let mut requests = Vec::new();
         let mut rest = bytes;

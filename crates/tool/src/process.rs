@@ -1,27 +1,28 @@
-//! What the system knows of a process: processor time of all its threads, and memory.
+//! The system's figures about a process: processor time of all its threads, and memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A process that is watched from outside, or this one.
+/// A process that is observed from outside, or this one.
 #[derive(Clone, Debug)]
 pub struct Process {
     directory: PathBuf,
 }
 
-/// What a process had used at a moment.
+/// The resources that a process had used at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Time its threads have run, in nanoseconds. Exact to a tick of the scheduler (1 to 10 ms).
+    /// Running time of its threads, in nanoseconds. Accurate to a tick of the scheduler (1 to 10
+    /// ms).
     pub cpu_ns: u64,
-    /// Time its threads were ready to run while something else had the processor, in nanoseconds.
+    /// Time for which its threads were ready while other threads had the processor, in nanoseconds.
     pub waited_ns: u64,
-    /// Memory it holds, in bytes (resident set size).
+    /// Its resident memory (RSS), in bytes.
     pub rss_bytes: u64,
 }
 
 impl Process {
-    /// A process of this machine.
+    /// Creates a handle for a process of this machine.
     #[must_use]
     pub fn new(pid: u32) -> Self {
         Self {
@@ -29,12 +30,12 @@ impl Process {
         }
     }
 
-    /// What it has used so far; `None` when it is gone, or the system does not tell.
+    /// Returns its use so far, or `None` if it has ended or the system does not report it.
     #[must_use]
     pub fn usage(&self) -> Option<Usage> {
         let mut usage = None;
         for task in fs::read_dir(self.directory.join("task")).ok()?.flatten() {
-            // A thread may end between the listing and the reading.
+            // A thread may end after it was listed.
             let Some((cpu_ns, waited_ns)) = schedule(&task.path().join("schedstat")) else {
                 continue;
             };
@@ -56,21 +57,20 @@ impl Process {
     }
 }
 
-/// How long a thread has run, and how long it was ready and did not.
+/// Returns how long a thread has run, and how long it was ready without running.
 fn schedule(file: &Path) -> Option<(u64, u64)> {
     let text = fs::read_to_string(file).ok()?;
     let mut numbers = text.split(' ').map_while(|number| number.parse().ok());
     Some((numbers.next()?, numbers.next()?))
 }
 
-/// How long the calling thread was ready to run while something else had the processor, so far.
+/// Returns for how long the calling thread was ready while other threads had the processor.
 #[must_use]
 pub(crate) fn own_thread_waited_ns() -> u64 {
     schedule(Path::new("/proc/thread-self/schedstat")).map_or(0, |(_, waited_ns)| waited_ns)
 }
 
-/// What the calling process has used so far, threads that have ended included; but for
-/// how long it waited.
+/// Returns the calling process' use so far, including ended threads, but without its waiting time.
 #[must_use]
 pub fn own_usage() -> Option<Usage> {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);

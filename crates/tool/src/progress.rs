@@ -1,11 +1,11 @@
-//! The line that shows how a run goes, where somebody may be watching.
+//! The line that shows the progress of a run on a terminal.
 
 use std::io::{IsTerminal as _, Write as _};
 
 use crate::run::Moment;
 use crate::units::{short_count, short_duration};
 
-/// A line on standard error that is written over.
+/// A line on standard error that is overwritten.
 #[derive(Debug)]
 pub(crate) struct Progress {
     is_shown: bool,
@@ -14,7 +14,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Shown only on a terminal.
+    /// Creates the line. It is shown only on a terminal.
     pub(crate) fn new(is_wanted: bool) -> Self {
         Self {
             is_shown: is_wanted && std::io::stderr().is_terminal(),
@@ -23,7 +23,7 @@ impl Progress {
         }
     }
 
-    /// What is running from now on.
+    /// Sets the title of the present run.
     pub(crate) fn begin(&mut self, title: &str) {
         title.clone_into(&mut self.title);
         if self.is_shown {
@@ -38,7 +38,7 @@ impl Progress {
         }
     }
 
-    /// Leaves the line empty for what is printed next.
+    /// Clears the line for the following output.
     pub(crate) fn clear(&mut self) {
         if self.is_dirty {
             self.write("");
@@ -48,7 +48,7 @@ impl Progress {
 
     fn write(&mut self, line: &str) {
         self.is_dirty = true;
-        // A terminal that is gone is no reason to stop measuring.
+        // A closed terminal does not stop the measurement.
         let _written = write!(std::io::stderr(), "\r\x1b[K{line}");
     }
 }

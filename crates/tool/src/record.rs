@@ -1,4 +1,4 @@
-//! Measurements as JSON, and back: the file that `--json` writes and `report` reads.
+//! Measurements as JSON: the file that `--json` writes and `report` reads.
 //!
 //! ```text
 //!   {"format": "iolite-bench 1",
@@ -28,18 +28,18 @@ use crate::workload::{Pace, ValueBytes, Workload};
 /// The first member of every file.
 const FORMAT: &str = "iolite-bench 1";
 
-/// All that a command has measured.
+/// All measurements of a command.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
     /// When it began, in milliseconds since 1970 UTC.
     pub started_unix_ms: u64,
     /// The command line, without passwords.
     pub command: Vec<String>,
-    /// Where.
+    /// The generator's machine.
     pub machine: Machine,
-    /// The servers, in the order in which they were named: ratios are to the first.
+    /// The servers in the order in which they were named: ratios refer to the first.
     pub servers: Vec<Server>,
-    /// The runs, in the order in which they were made.
+    /// The runs in the order in which they were made.
     pub runs: Vec<Run>,
     /// Memory of loaded servers.
     pub memory: Vec<Memory>,
@@ -48,24 +48,24 @@ pub struct Record {
 /// The machine of the generator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// What the processor calls itself.
+    /// The processor's name.
     pub processor: String,
-    /// How many of it.
+    /// Number of processors.
     pub processors: u64,
     /// Memory, in bytes.
     pub memory_bytes: u64,
-    /// System and version.
+    /// Operating system and version.
     pub kernel: String,
 }
 
-/// A server that was measured.
+/// A measured server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Server {
-    /// What the comparison calls it.
+    /// Its name in the comparison.
     pub name: String,
-    /// What it calls itself.
+    /// Its own name and version.
     pub version: String,
-    /// Where it listened.
+    /// Its address.
     pub address: String,
 }
 
@@ -74,20 +74,20 @@ pub struct Server {
 pub struct Run {
     /// The server's name.
     pub server: String,
-    /// What was asked.
+    /// The workload.
     pub shape: Shape,
-    /// Which turn of its server.
+    /// The round of its server.
     pub round: u64,
-    /// What was measured.
+    /// The measurements.
     pub outcome: Outcome,
 }
 
-/// What a workload was, as far as readers of its figures need it.
+/// The parameters of a workload, as far as readers of its figures need them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shape {
     /// Its name.
     pub workload: String,
-    /// The plot it belongs to.
+    /// The plot to which it belongs.
     pub family: String,
     /// Connections of all threads.
     pub connections: u64,
@@ -95,13 +95,13 @@ pub struct Shape {
     pub pipeline: u64,
     /// Threads of the generator.
     pub threads: u64,
-    /// Keys there are.
+    /// Number of keys.
     pub key_space: u64,
     /// Their length.
     pub key_bytes: u64,
-    /// Length of values, the longest.
+    /// Maximum length of values.
     pub value_bytes: u64,
-    /// Requests a second that were asked for, in an open run.
+    /// Requested requests per second, in an open run.
     pub rate: Option<f64>,
 }
 
@@ -110,22 +110,22 @@ pub struct Shape {
 pub struct Memory {
     /// The server's name.
     pub server: String,
-    /// What was loaded; empty for keys with strings.
+    /// Name of the loaded data; empty for keys with strings.
     pub data: String,
-    /// Keys loaded, or elements of `data`.
+    /// Number of loaded keys, or of elements of `data`.
     pub keys: u64,
     /// Their length.
     pub key_bytes: u64,
     /// Length of values.
     pub value_bytes: u64,
-    /// Before.
+    /// Memory before.
     pub empty_bytes: u64,
-    /// After.
+    /// Memory after.
     pub full_bytes: u64,
 }
 
 impl Memory {
-    /// For the keys of `workload`, not measured yet.
+    /// Creates a record for the keys of `workload`, without measurements.
     #[must_use]
     pub fn of_keys(workload: &Workload) -> Self {
         Self {
@@ -136,7 +136,7 @@ impl Memory {
         }
     }
 
-    /// Counts by the elements of what `data` names.
+    /// Counts by elements of the data that `data` names.
     pub fn count_by(&mut self, data: &str, elements: u64) {
         data.clone_into(&mut self.data);
         self.keys = elements;
@@ -144,7 +144,7 @@ impl Memory {
         self.value_bytes = 0;
     }
 
-    /// What a key costs.
+    /// Returns the memory per key.
     #[must_use]
     pub fn bytes_per_key(&self) -> f64 {
         self.full_bytes.saturating_sub(self.empty_bytes) as f64 / self.keys.max(1) as f64
@@ -152,7 +152,7 @@ impl Memory {
 }
 
 impl Shape {
-    /// The shape of `workload`.
+    /// Returns the shape of `workload`.
     #[must_use]
     pub fn of(workload: &Workload) -> Self {
         let ValueBytes {
@@ -179,7 +179,7 @@ impl Shape {
 }
 
 impl Machine {
-    /// The machine this runs on.
+    /// Returns the machine of this process.
     #[must_use]
     pub fn this() -> Self {
         let field = |path: &str, name: &str| {
@@ -221,7 +221,7 @@ impl Record {
     /// Reads a file.
     ///
     /// # Errors
-    /// The file cannot be read, or is none of ours.
+    /// The file cannot be read, or has another format.
     pub fn load(path: &Path) -> Result<Self, BenchError> {
         let refuse = |reason: String| BenchError::File(path.to_owned(), reason);
         let text = fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
@@ -233,7 +233,7 @@ impl Record {
         }
     }
 
-    /// Adds what another command has measured.
+    /// Adds the measurements of another command.
     pub fn merge(&mut self, other: Self) {
         for server in other.servers {
             if !self.servers.iter().any(|known| known.name == server.name) {
@@ -295,28 +295,28 @@ impl Record {
     }
 }
 
-/// An object of these members; those that are null are left out.
+/// Creates an object of these members, without those that are null.
 fn object<const N: usize>(members: [(&str, Json); N]) -> Json {
     let present = members.into_iter().filter(|(_, value)| !value.is_null());
     present.collect()
 }
 
-/// A figure with three digits after the point, which are more than any here has.
+/// Returns a figure with three digits after the point, which is enough for all figures here.
 fn figure(figure: f64) -> Json {
     json!((figure * 1e3).round() / 1e3)
 }
 
-/// The elements of an array; none of what is no array.
+/// Returns the elements of an array; empty for anything else.
 fn elements(json: &Json) -> &[Json] {
     json.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The text, empty if it is none.
+/// Returns the text; empty for anything else.
 fn text_of(json: &Json) -> &str {
     json.as_str().unwrap_or_default()
 }
 
-/// A whole number, 0 when it is absent.
+/// Returns an integer, 0 if it is absent.
 fn count(json: &Json, name: &str) -> u64 {
     json[name].as_f64().map_or(0, whole)
 }
@@ -469,7 +469,7 @@ fn histogram_to_json(histogram: &Histogram) -> Json {
     ])
 }
 
-/// The buckets again; minimum, maximum and mean then are theirs, within 1 %.
+/// Restores the buckets; minimum, maximum and mean are then derived from them, accurate to 1 %.
 fn histogram_from_json(json: &Json) -> Histogram {
     let mut histogram = Histogram::default();
     for pair in elements(&json["buckets"]) {

@@ -1,27 +1,28 @@
-//! Finds the ends of replies in a stream and counts what went wrong, without keeping the replies.
+//! Finds the ends of replies in a stream and counts failures, without keeping the replies.
 //!
-//! Most replies are short and whole in what was read; those cost a few comparisons. The rest go
-//! through a machine that may stop at any byte: a line is kept until its end, a string is skipped.
+//! Most replies are short and complete in what was read; those cost a few comparisons. The others
+//! go through a state machine that may stop at any byte: a line is kept until its end, a string is
+//! skipped.
 
 use std::fmt;
 
 use base::number::parse_i64;
 
-/// Bytes of a line that are kept, which is an error's text at most.
+/// Maximum number of bytes of a line that are kept, which bounds the text of an error.
 const LINE_BYTES_MAX: usize = 256;
 
-/// What was found in replies.
+/// Findings in replies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     /// Replies that are errors or contain one.
     pub(crate) errors: u64,
-    /// Nulls: keys that were not there.
+    /// Nulls: requests for missing keys.
     pub(crate) misses: u64,
     /// The text of the first error.
     pub(crate) first_error: Option<String>,
 }
 
-/// The bytes are no replies.
+/// The bytes are not replies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotAReply(String);
 
@@ -33,24 +34,24 @@ impl fmt::Display for NotAReply {
 
 impl std::error::Error for NotAReply {}
 
-/// One connection's replies.
+/// The replies of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct ReplyScanner {
-    /// Values missing until the reply that began is complete; 0 between replies.
+    /// Number of values missing until the present reply is complete; 0 between replies.
     missing: u64,
-    /// Bytes of a string, its line end included, still to come.
+    /// Number of remaining bytes of a string, including its line end.
     skip: usize,
-    /// The part of a line that has come.
+    /// The received part of a line.
     line: Vec<u8>,
-    /// The reply that began answers no request.
+    /// Whether the present reply answers no request.
     is_push: bool,
 }
 
 impl ReplyScanner {
-    /// Takes what was read, and says how many replies ended in it.
+    /// Scans received bytes. Returns how many replies ended in them.
     ///
     /// # Errors
-    /// [`NotAReply`]; the connection is of no more use.
+    /// [`NotAReply`]; the connection is unusable afterwards.
     #[inline]
     pub(crate) fn scan(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<u64, NotAReply> {
         let mut complete = 0;
@@ -69,7 +70,7 @@ impl ReplyScanner {
         }
     }
 
-    /// Takes a string, a line, or what there is of one; gives what follows.
+    /// Takes a string, a line, or the available part of one. Returns what follows.
     fn step<'a>(
         &mut self,
         bytes: &'a [u8],
@@ -135,14 +136,14 @@ impl ReplyScanner {
         }
     }
 
-    /// An aggregate of `length` elements begins: as many values more are missing.
+    /// Begins an aggregate of `length` elements: so many more values are missing.
     fn open(&mut self, marker: u8, length: u64) -> Option<u64> {
         let values = match marker {
             b'%' | b'|' => length.checked_mul(2)?,
             _ => length,
         };
         self.missing = self.missing.checked_add(values)?;
-        // What an attribute decorates follows it, so that it is not a value itself.
+        // The decorated value follows an attribute, which is not a value itself.
         Some(if marker == b'|' {
             0
         } else {
@@ -150,14 +151,15 @@ impl ReplyScanner {
         })
     }
 
-    /// One value less is missing; 1 when that completes a reply to a request.
+    /// Ends a value. Returns 1 if that completes a reply to a request.
     fn value_ended(&mut self) -> u64 {
         self.missing -= 1;
         u64::from(self.missing == 0 && !self.is_push)
     }
 }
 
-/// What follows the reply at the front, if it is a plain one, whole, and no error or null.
+/// Returns what follows the reply at the front, if it is simple, complete, and neither an error nor
+/// null.
 #[inline]
 fn after_short_reply(bytes: &[u8]) -> Option<&[u8]> {
     match bytes {
@@ -171,7 +173,7 @@ fn after_short_reply(bytes: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// What follows a string whose length begins `bytes`.
+/// Returns what follows a string whose length begins `bytes`.
 #[inline]
 fn after_string(bytes: &[u8]) -> Option<&[u8]> {
     let mut length = 0_usize;

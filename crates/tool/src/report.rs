@@ -1,7 +1,8 @@
-//! One page of measurements: HTML that needs nothing but itself.
+//! A page of measurements: self-contained HTML.
 //!
-//! Plots are SVG made here, so that the page is whole without JavaScript; a few lines of it make
-//! what is pointed at readable. Colours follow the reader's choice of light or dark.
+//! Plots are SVG generated here, so that the page is complete without JavaScript; a few lines of
+//! JavaScript show tips for the point under the cursor. Colours follow the reader's light or dark
+//! setting.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -26,13 +27,13 @@ use html::escape;
 
 const STYLE: &str = include_str!("report/style.css");
 const SCRIPT: &str = include_str!("report/script.js");
-/// Where the page goes when nothing is said.
+/// Default path of the page.
 const DEFAULT_OUTPUT: &str = "bench-report.html";
 
-/// Reads the files and writes the page; gives its path.
+/// Reads the files and writes the page. Returns its path.
 ///
 /// # Errors
-/// A file cannot be read, is none of ours, or the page cannot be written.
+/// A file cannot be read, has another format, or the page cannot be written.
 pub(crate) fn make(options: &ReportOptions) -> Result<String, BenchError> {
     let mut record = Record::default();
     for path in &options.inputs {
@@ -48,7 +49,7 @@ pub(crate) fn make(options: &ReportOptions) -> Result<String, BenchError> {
     Ok(output.display().to_string())
 }
 
-/// The page.
+/// Returns the page.
 fn page(record: &Record, title: &str) -> String {
     let figures = Figures::new(record);
     let mut body = String::new();
@@ -131,7 +132,7 @@ fn push_method(figures: &Figures<'_>, out: &mut String) {
     out.push_str("</section>\n");
 }
 
-/// Runs during which something else had the processor of the server.
+/// Appends the runs during which other processes had the server's processor.
 fn push_disturbances(figures: &Figures<'_>, out: &mut String) {
     let runs = &figures.record.runs;
     let disturbed = runs.iter().filter(|run| run.outcome.is_disturbed()).count();
@@ -160,7 +161,7 @@ fn push_disturbances(figures: &Figures<'_>, out: &mut String) {
     }
 }
 
-/// A figure on an axis.
+/// Formats a figure of an axis.
 fn show_rate(figure: f64) -> String {
     short_count(figure)
 }
@@ -169,7 +170,7 @@ fn show_time(figure: f64) -> String {
     short_duration(figure)
 }
 
-/// Two digits after the point where they say something.
+/// Formats a ratio with two digits after the point if they are meaningful.
 fn show_ratio(ratio: f64) -> String {
     match ratio {
         ratio if ratio < 9.995 => format!("{ratio:.2}\u{d7}"),

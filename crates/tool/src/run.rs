@@ -1,4 +1,4 @@
-//! One run: threads are started together, watched, and their measurements put together.
+//! One run: starts threads together, observes them, and combines their measurements.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -18,42 +18,42 @@ use crate::workload::{Limit, Workload};
 
 /// Time between two moments of a run.
 const MOMENT: Duration = Duration::from_millis(250);
-/// A run is disturbed when this share of it was spent waiting for a processor.
+/// Share of a run spent waiting for a processor above which it counts as disturbed.
 const DISTURBED: f64 = 0.1;
-/// Files the tool needs beside connections.
+/// Number of files that the tool needs besides connections.
 const FILES_BESIDE: u64 = 64;
 
-/// What a run has measured.
+/// The measurements of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// From the first request to the last reply, or the time that was asked for.
+    /// Time from the first request to the last reply, or the requested time.
     pub wall_ns: u64,
     /// Requests answered in that time.
     pub requests: u64,
     /// Replies that are errors.
     pub errors: u64,
-    /// Nulls: keys that were not there.
+    /// Nulls: requests for missing keys.
     pub misses: u64,
     /// The text of the first error.
     pub first_error: Option<String>,
-    /// From when a request was due to its reply.
+    /// Times from when a request was due to its reply.
     pub latency: Histogram,
-    /// From when a request was sent to its reply, in an open run.
+    /// Times from when a request was sent to its reply, in an open run.
     pub service: Histogram,
-    /// What the server used, when its process is on this machine and visible.
+    /// The server's use, if its process is on this machine and visible.
     pub server: Option<Used>,
-    /// What the generator used.
+    /// The generator's use.
     pub generator: Option<Used>,
-    /// How the run went.
+    /// The course of the run.
     pub moments: Vec<Moment>,
 }
 
-/// What a process used in a run.
+/// The resources that a process used in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Used {
     /// Processor time of all threads.
     pub cpu_ns: u64,
-    /// Time its threads were ready to run while something else had the processor.
+    /// Time for which its threads were ready while other threads had the processor.
     pub waited_ns: u64,
     /// Memory before, in bytes.
     pub rss_bytes_before: u64,
@@ -64,7 +64,7 @@ pub struct Used {
 /// A part of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moment {
-    /// Since measuring began; 0 while warming up.
+    /// Time since measuring began; 0 while warming up.
     pub at_ns: u64,
     /// Its length.
     pub lasted_ns: u64,
@@ -72,35 +72,35 @@ pub struct Moment {
     pub requests: u64,
     /// Their median latency.
     pub p50_ns: u64,
-    /// What 99 % of them did not exceed.
+    /// 99th percentile of their latencies.
     pub p99_ns: u64,
     /// Processor time of the server in it.
     pub server_cpu_ns: Option<u64>,
 }
 
 impl Outcome {
-    /// Requests answered in a second.
+    /// Returns the requests answered per second.
     #[must_use]
     pub fn requests_per_second(&self) -> f64 {
         per(self.requests as f64 * 1e9, self.wall_ns)
     }
 
-    /// Processor time of the server for a request.
+    /// Returns the server's processor time per request.
     #[must_use]
     pub fn server_ns_per_request(&self) -> Option<f64> {
         self.server
             .map(|used| per(used.cpu_ns as f64, self.requests))
     }
 
-    /// Processor time of the generator for a request.
+    /// Returns the generator's processor time per request.
     #[must_use]
     pub fn generator_ns_per_request(&self) -> Option<f64> {
         self.generator
             .map(|used| per(used.cpu_ns as f64, self.requests))
     }
 
-    /// Whether threads of the server or the generator waited for a processor for a good part of the
-    /// run, so that latency and throughput are not their own.
+    /// Whether threads of the server or the generator waited for a processor for a large part of
+    /// the run, so that latency and throughput are distorted.
     #[must_use]
     pub fn is_disturbed(&self) -> bool {
         let waited = |used: Option<Used>| used.map_or(0, |used| used.waited_ns);
@@ -108,7 +108,7 @@ impl Outcome {
         most > DISTURBED * self.wall_ns as f64
     }
 
-    /// How many processors a process kept busy.
+    /// Returns how many processors a process kept busy.
     #[must_use]
     pub fn processors(&self, used: Used) -> f64 {
         per(used.cpu_ns as f64, self.wall_ns)
@@ -123,13 +123,13 @@ fn per(amount: f64, count: u64) -> f64 {
     }
 }
 
-/// What threads tell the one that watches.
+/// Messages from threads to the observing one.
 enum Message {
     Ready,
     Ended(Box<Result<Harvest, BenchError>>),
 }
 
-/// A moment's readings.
+/// The readings of a moment.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reading {
     at_ns: u64,
@@ -195,21 +195,21 @@ pub fn run(
             watch,
         };
         let outcome = watched.follow(&workload, starters);
-        // Whatever happened, no thread goes on.
+        // In any case, all threads stop.
         shared.set_phase(Phase::Stop);
         outcome
     })
 }
 
-/// How many of `connections` a thread has.
+/// Returns a thread's share of `connections`.
 fn share_of(connections: usize, threads: usize, index: usize) -> usize {
     connections / threads + usize::from(index < connections % threads)
 }
 
-/// What a thread does.
+/// Runs a thread of the generator.
 fn work(setup: &Setup<'_>, sender: &Sender<Message>, start: &Receiver<()>) {
     let ended = Worker::new(setup).and_then(|worker| {
-        // When nobody listens, the run was given up.
+        // If the receiver is gone, the run was aborted.
         let _told = sender.send(Message::Ready);
         match start.recv() {
             Ok(()) => worker.run(),
@@ -219,7 +219,7 @@ fn work(setup: &Setup<'_>, sender: &Sender<Message>, start: &Receiver<()>) {
     let _told = sender.send(Message::Ended(Box::new(ended)));
 }
 
-/// The thread that watches the others.
+/// The thread that observes the others.
 struct Watch<'a> {
     clock: SystemClock,
     shared: &'a Shared,
@@ -253,7 +253,7 @@ impl Watch<'_> {
             self.shared.set_phase(Phase::Measure);
         }
         for starter in starters {
-            // A thread that is gone has told why, or will.
+            // A thread that has ended has reported why, or will.
             let _told = starter.send(());
         }
         if !workload.warm_up.is_zero() {
@@ -278,7 +278,7 @@ impl Watch<'_> {
         Ok(self.outcome(workload.limit, end))
     }
 
-    /// Watches until `time` has passed, or all threads have ended.
+    /// Observes until `time` has passed, or all threads have ended.
     fn wait(&mut self, time: Option<Duration>, is_measuring: bool) -> Result<(), BenchError> {
         let begin_ns = self.clock.monotonic_ns();
         while self.harvests.len() < self.threads {

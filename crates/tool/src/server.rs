@@ -1,4 +1,4 @@
-//! The options by which tools are told of a server: the same words for all of them, and those of `redis-cli`.
+//! The options that name a server: the same for all tools, and those of `redis-cli`.
 
 use clap::{Arg, ArgAction, ArgMatches};
 
@@ -7,10 +7,10 @@ use crate::error::BenchError;
 use crate::options::command::{encryption, flag, option};
 use crate::options::{Given, endpoint_of};
 
-/// Where a password may stand, so that it is on no command line.
+/// Variables that may hold a password, so that it is on no command line.
 const PASSWORD_VARIABLES: [&str; 2] = ["IOLITE_AUTH", "REDISCLI_AUTH"];
 
-/// The options.
+/// Returns the options.
 #[must_use]
 pub fn arguments() -> Vec<Arg> {
     let mut arguments = vec![
@@ -42,18 +42,18 @@ pub fn arguments() -> Vec<Arg> {
     arguments
 }
 
-/// The server that these [`arguments`] name.
+/// Returns the server that these [`arguments`] name.
 ///
 /// # Errors
-/// What cannot be used.
+/// Invalid options.
 pub fn named_by(matches: &ArgMatches) -> Result<Endpoint, BenchError> {
     endpoint(&Given(matches))
 }
 
-/// The server that the options name.
+/// Returns the server that the options name.
 ///
 /// # Errors
-/// What cannot be used.
+/// Invalid options.
 pub(crate) fn endpoint(given: &Given<'_>) -> Result<Endpoint, BenchError> {
     let mut endpoint = endpoint_of(given, "-n")?;
     if endpoint.credentials.is_none() {

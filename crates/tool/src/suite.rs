@@ -1,5 +1,5 @@
-//! Workloads that need no script: those that others published figures for, by letter, and those of
-//! each type of data, by name.
+//! Workloads that need no script: those for which others published figures, by letter, and those of
+//! each data type, by name.
 
 use crate::error::BenchError;
 use crate::measure::Step;
@@ -9,13 +9,13 @@ mod published;
 mod series;
 mod types;
 
-/// Stands for every data set of [`types`].
+/// The name for every data set of [`types`].
 const ALL_TYPES: &str = "types";
 
-/// The steps of the published workloads, or of those that were asked for.
+/// Returns the steps of the published workloads, or of the requested ones.
 ///
 /// # Errors
-/// A name that there is not.
+/// An unknown name.
 pub(crate) fn steps(options: &Options) -> Result<Vec<Step>, BenchError> {
     let wanted = &options.only;
     if let Some(name) = wanted.iter().find(|name| !is_known(name)) {
@@ -43,7 +43,7 @@ fn is_known(name: &str) -> bool {
     names().contains(&name)
 }
 
-/// All that may be asked for.
+/// Returns all names that can be requested.
 fn names() -> Vec<&'static str> {
     let letters = published::ENTRIES.iter().map(|entry| entry.letter);
     let types = types::DATA_SETS.iter().map(|set| set.name);
@@ -102,7 +102,7 @@ mod tests {
                 .iter()
                 .all(|step| step.workload.key_space <= 1_000_000)
         );
-        // Two kinds of (e) over one key space, and two of (k).
+        // Two kinds of (e) with one key space, and two of (k).
         assert_eq!(steps.len(), 4);
     }
 

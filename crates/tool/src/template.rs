@@ -1,27 +1,27 @@
-//! A request with places for what changes: the key, and the value.
+//! A request with placeholders for the parts that change: the key, and the value.
 //!
-//! `__key__` stands for a key of the key space, `__rand_int__` for twelve digits of one (as
-//! `redis-benchmark` has it), `__rand_int:N__` for twelve digits of one modulo `N`, `__data__` for a
+//! `__key__` stands for a key of the key space, `__rand_int__` for twelve digits of one (as in
+//! `redis-benchmark`), `__rand_int:N__` for twelve digits of one modulo `N`, `__data__` for a
 //! value.
 
 use std::num::NonZeroU64;
 
 /// Digits of `__rand_int__`.
 pub(crate) const RANDOM_DIGITS: usize = 12;
-/// What precedes the digits of `__key__`.
+/// Prefix of the digits of `__key__`.
 const KEY_PREFIX: &[u8] = b"key:";
 const PLACES: [(&[u8], Placeholder); 3] = [
     (b"__key__", Placeholder::Key),
     (b"__rand_int__", Placeholder::Digits { below: None }),
     (b"__data__", Placeholder::Data),
 ];
-/// What precedes the limit of `__rand_int:N__`, and what follows it.
+/// Text before and behind the limit in `__rand_int:N__`.
 const LIMITED: (&[u8], &[u8]) = (b"__rand_int:", b"__");
 
 /// One kind of request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
-    /// For people: `SET`, `MSET (10 keys)`.
+    /// Name for people, such as `SET` or `MSET (10 keys)`.
     pub name: String,
     words: Words,
 }
@@ -30,7 +30,7 @@ pub struct Template {
 enum Words {
     /// Sent as an array of bulk strings.
     Array(Vec<Vec<Piece>>),
-    /// Sent as it is, a line.
+    /// Sent unchanged, as a line.
     Inline(Vec<u8>),
 }
 
@@ -47,26 +47,26 @@ enum Placeholder {
     Data,
 }
 
-/// What the places of a template are filled with.
+/// What replaces the placeholders of a template.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Filling<'a> {
-    /// The length of `__key__`, prefix and digits.
+    /// Length of `__key__`: prefix and digits.
     pub(crate) key_bytes: usize,
     /// The value.
     pub(crate) data: &'a [u8],
 }
 
-/// Digits in a request that name a key.
+/// Position of digits in a request that name a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DigitSpan {
     pub(crate) start: usize,
     pub(crate) end: usize,
-    /// The number is the key's modulo this.
+    /// If set, the number is the key modulo this.
     pub(crate) below: Option<NonZeroU64>,
 }
 
 impl DigitSpan {
-    /// What to write for `key`.
+    /// Returns the number to write for `key`.
     #[inline]
     pub(crate) fn number(&self, key: u64) -> u64 {
         match self.below {
@@ -77,7 +77,7 @@ impl DigitSpan {
 }
 
 impl Template {
-    /// A request of `words`, named as its first word.
+    /// Creates a request of `words`, named after its first word.
     #[must_use]
     pub fn new<W: AsRef<[u8]>>(words: &[W]) -> Self {
         let name = words
@@ -86,7 +86,7 @@ impl Template {
         Self::named(&name.unwrap_or_default(), words)
     }
 
-    /// A request of `words`, called `name`.
+    /// Creates a request of `words`, called `name`.
     #[must_use]
     pub fn named<W: AsRef<[u8]>>(name: &str, words: &[W]) -> Self {
         Self {
@@ -95,7 +95,7 @@ impl Template {
         }
     }
 
-    /// A line sent without lengths.
+    /// Creates a line that is sent without lengths.
     #[must_use]
     pub fn inline(name: &str, line: &[u8]) -> Self {
         Self {
@@ -104,7 +104,8 @@ impl Template {
         }
     }
 
-    /// Appends the request to `out`, all keys number 0, and where their digits are to `digits`.
+    /// Appends the request to `out`, with number 0 for all keys, and the positions of their digits
+    /// to `digits`.
     pub(crate) fn encode(
         &self,
         filling: &Filling<'_>,
@@ -171,7 +172,7 @@ fn push_digits(
     });
 }
 
-/// Splits a word at its places.
+/// Splits a word at its placeholders.
 fn pieces(word: &[u8]) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut literal = Vec::new();
@@ -194,7 +195,7 @@ fn pieces(word: &[u8]) -> Vec<Piece> {
     pieces
 }
 
-/// The place that `text` begins with, and the length of its mark.
+/// Returns the placeholder at the beginning of `text`, and the length of its mark.
 fn place(text: &[u8]) -> Option<(Placeholder, usize)> {
     let plain = PLACES.iter().find(|(mark, _)| text.starts_with(mark));
     plain
@@ -202,7 +203,7 @@ fn place(text: &[u8]) -> Option<(Placeholder, usize)> {
         .or_else(|| limited_digits(text))
 }
 
-/// `__rand_int:N__`.
+/// Parses `__rand_int:N__`.
 fn limited_digits(text: &[u8]) -> Option<(Placeholder, usize)> {
     let (before, after) = LIMITED;
     let limit = text.strip_prefix(before)?;

@@ -1,4 +1,4 @@
-//! Encrypted connections to the server that is measured.
+//! Encrypted connections to the measured server.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,7 +10,7 @@ use tls::{Client, ClientOptions, ClientStream, Handshake};
 
 use crate::options::TlsOptions;
 
-/// What encrypted connections show and ask.
+/// Credentials and settings of encrypted connections.
 #[derive(Clone, Debug)]
 pub struct TlsClient {
     options: TlsOptions,
@@ -26,10 +26,10 @@ impl PartialEq for TlsClient {
 impl Eq for TlsClient {}
 
 impl TlsClient {
-    /// Reads everything that `options` name.
+    /// Reads all files that `options` names.
     ///
     /// # Errors
-    /// What cannot be used.
+    /// A file or setting that cannot be used.
     pub(crate) fn load(options: TlsOptions) -> Result<Self, String> {
         let own = options.clone();
         let client = Client::load(&ClientOptions {
@@ -46,7 +46,7 @@ impl TlsClient {
         Ok(Self { options, client })
     }
 
-    /// Makes the handshake with the server called `host`, which may take `patience`.
+    /// Makes the handshake with the server called `host`, within `patience`.
     pub(crate) fn connect(
         &self,
         socket: OwnedFd,
@@ -69,7 +69,7 @@ impl TlsClient {
     }
 }
 
-/// An encrypted connection, which does not block.
+/// An encrypted, non-blocking connection.
 #[derive(Debug)]
 pub(crate) struct TlsStream {
     stream: ClientStream,
@@ -85,12 +85,12 @@ impl TlsStream {
         self.stream.send(bytes)
     }
 
-    /// How long reads and writes wait.
+    /// Sets how long reads and writes wait.
     pub(crate) fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
     }
 
-    /// As `recv`, but waits.
+    /// Like `recv`, but waits.
     pub(crate) fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.stream.recv(out) {
@@ -102,7 +102,7 @@ impl TlsStream {
         }
     }
 
-    /// Sends all of `bytes`, and waits.
+    /// Sends all of `bytes`, waiting if necessary.
     pub(crate) fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.stream.send(bytes) {

@@ -1,4 +1,5 @@
-//! `iolite top`: what a server does, once a second: requests, commands, latencies, memory, clients, replication.
+//! `iolite top`: shows a server's activity once a second: requests, commands, latencies, memory,
+//! clients, replication.
 //!
 //! ```text
 //!   INFO, INFO commandstats, INFO latencystats ──> sample ─┐
@@ -6,7 +7,8 @@
 //!   the same                                   ──> sample ─┘
 //! ```
 //!
-//! It needs nothing that Redis and Valkey do not have, and costs the server one pipeline of INFO a second.
+//! It uses only features that Redis and Valkey also have, and costs the server one pipeline of INFO
+//! per second.
 
 use std::io::{IsTerminal as _, Write};
 use std::process::ExitCode;
@@ -31,10 +33,10 @@ use sample::Sample;
 use screen::Screen;
 
 const NAME: &str = "iolite top";
-/// Between two samples.
+/// Pause between two samples.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What it takes.
+/// Returns its command line.
 #[must_use]
 pub fn command() -> Command {
     Command::new("top")
@@ -58,7 +60,7 @@ fn view() -> Vec<Arg> {
     ]
 }
 
-/// Does what the words after `top` say.
+/// Runs the tool with the words after `top`.
 pub fn run(words: Vec<String>) -> ExitCode {
     let mut out = std::io::stdout();
     match execute(words, &mut out) {
@@ -96,7 +98,7 @@ fn written(result: std::io::Result<()>) -> Result<(), BenchError> {
     result.map_err(|error| BenchError::System("standard output", error))
 }
 
-/// Frames one after the other, or one.
+/// Prints one frame, or frames in succession.
 fn print(
     endpoint: &Endpoint,
     pause: Duration,
@@ -123,13 +125,13 @@ fn print(
     }
 }
 
-/// Frames on a terminal, until somebody ends it.
+/// Shows frames on a terminal until the user ends it.
 fn watch(endpoint: &Endpoint, pause: Duration, out: &mut dyn Write) -> Result<(), BenchError> {
     let clock = SystemClock::new();
     let mut session = endpoint.connect()?;
     let screen = Screen::enter().map_err(|error| BenchError::System("the terminal", error))?;
     let mut before = Sample::take(&mut session, &clock)?;
-    // The first frame is there at once: rates are those since the start of the server.
+    // The first frame is shown at once: its rates are those since the start of the server.
     let mut frame = Frame::between(&endpoint.address.to_string(), &Sample::default(), &before);
     loop {
         written(screen.show(&frame.text(screen.rows()), out))?;
@@ -152,7 +154,7 @@ fn watch(endpoint: &Endpoint, pause: Duration, out: &mut dyn Write) -> Result<()
     }
 }
 
-/// A sample, by a new connection where the old one is lost.
+/// Takes a sample, over a new connection if the old one is lost.
 fn again(
     endpoint: &Endpoint,
     session: &mut Session,

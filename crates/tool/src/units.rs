@@ -1,6 +1,6 @@
-//! Numbers as people read them: rates, durations, sizes.
+//! Numbers for people: rates, durations, sizes.
 
-/// The whole part of a number; 0 for what is negative or no number.
+/// Returns the whole part of a number; 0 for negative numbers and NaN.
 #[must_use]
 #[expect(
     clippy::cast_possible_truncation,
@@ -11,7 +11,7 @@ pub(crate) fn whole(number: f64) -> u64 {
     number as u64
 }
 
-/// Digits in groups of three: `1,234,567`.
+/// Formats digits in groups of three: `1,234,567`.
 #[must_use]
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -25,7 +25,7 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
-/// A count in three digits and a unit: `1.23 M`, `45.6 K`, `789`.
+/// Formats a count with three digits and a unit: `1.23 M`, `45.6 K`, `789`.
 #[must_use]
 pub(crate) fn short_count(number: f64) -> String {
     let (scaled, unit) = match number.abs() {
@@ -37,7 +37,7 @@ pub(crate) fn short_count(number: f64) -> String {
     format!("{}{unit}", three_digits(scaled))
 }
 
-/// A duration in three digits and a unit: `850 ns`, `12.3 µs`, `4.56 ms`, `7.89 s`.
+/// Formats a duration with three digits and a unit: `850 ns`, `12.3 µs`, `4.56 ms`, `7.89 s`.
 #[must_use]
 pub(crate) fn short_duration(ns: f64) -> String {
     let (scaled, unit) = match ns {
@@ -49,7 +49,7 @@ pub(crate) fn short_duration(ns: f64) -> String {
     format!("{} {unit}", three_digits(scaled))
 }
 
-/// A size in three digits and a unit: `64 B`, `2 KiB`, `1.5 GiB`.
+/// Formats a size with three digits and a unit: `64 B`, `2 KiB`, `1.5 GiB`.
 #[must_use]
 pub(crate) fn short_bytes(bytes: u64) -> String {
     let size = bytes as f64;
@@ -62,7 +62,7 @@ pub(crate) fn short_bytes(bytes: u64) -> String {
     format!("{} {unit}", three_digits(scaled))
 }
 
-/// Three significant digits, without zeros at the end of a fraction.
+/// Formats three significant digits, without trailing zeros of a fraction.
 #[must_use]
 pub(crate) fn three_digits(number: f64) -> String {
     let text = match number.abs() {

@@ -9,8 +9,8 @@
 //!
 //! Closed pace: a batch is due as soon as its connection is idle. Open pace: batches are due at
 //! times drawn in advance; a due batch takes the connection that has been idle longest, and waits
-//! when there is none. Its latency counts from when it was due, not from when it was sent, which is
-//! what corrects for coordinated omission: a server that stalls delays all batches due meanwhile.
+//! if there is none. Its latency counts from when it was due, not from when it was sent. This
+//! corrects for coordinated omission: a server that stalls delays all batches due meanwhile.
 
 use std::collections::VecDeque;
 use std::io;
@@ -34,29 +34,29 @@ use crate::process::own_thread_waited_ns;
 use crate::replies::{ReplyScanner, Tally};
 use crate::workload::{Pace, Workload};
 
-/// Events taken at once.
+/// Maximum number of events taken at once.
 const EVENTS_MAX: usize = 256;
-/// Bytes read at once.
+/// Maximum number of bytes read at once.
 const INPUT_BYTES: usize = 256 * 1024;
-/// Time between two looks at the phase when nothing else happens, and two publications.
+/// Maximum time between two checks of the phase, and between two publications.
 const PUBLISH_NS: u64 = 50_000_000;
-/// A batch that is due sooner than this is waited for awake: sleeping takes about as long.
+/// The wait for a batch that is due sooner than this spins: sleeping takes about as long.
 const SPIN_NS: u64 = 60_000;
-/// How long replies are waited for after the end.
+/// How long to wait for replies after the end.
 const DRAIN_NS: u64 = 2_000_000_000;
 
-/// What all threads of a run go through together.
+/// The phases that all threads of a run go through together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Requests are sent, and nothing is counted.
+    /// Requests are sent, but not counted.
     WarmUp = 0,
-    /// Everything is counted.
+    /// All requests are counted.
     Measure = 1,
-    /// No request is sent any more.
+    /// No more requests are sent.
     Stop = 2,
 }
 
-/// What the threads of a run share.
+/// State that the threads of a run share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     phase: AtomicU8,
@@ -65,7 +65,7 @@ pub(crate) struct Shared {
     requests_max: u64,
 }
 
-/// What one thread tells the others while it runs.
+/// What one thread publishes while it runs.
 #[derive(Debug, Default)]
 pub(crate) struct Board {
     /// Replies so far, in all phases.
@@ -74,17 +74,18 @@ pub(crate) struct Board {
     pub(crate) recent: Mutex<Histogram>,
 }
 
-/// What one thread has measured.
+/// The measurements of one thread.
 #[derive(Debug, Default)]
 pub(crate) struct Harvest {
-    /// From when a batch was due to each reply.
+    /// Times from when a batch was due to each reply.
     pub(crate) latency: Histogram,
-    /// From when a batch was sent to each reply; empty in a closed run, where both are the same.
+    /// Times from when a batch was sent to each reply; empty in a closed run, in which both are the
+    /// same.
     pub(crate) service: Histogram,
     pub(crate) tally: Tally,
     /// How long the thread waited for a processor while measuring.
     pub(crate) waited_ns: u64,
-    /// When its last reply came.
+    /// When its last reply was received.
     pub(crate) ended_ns: u64,
 }
 
@@ -109,7 +110,8 @@ impl Shared {
         }
     }
 
-    /// Takes up to `wanted` requests to be sent: the first's number and how many; `None` at the end.
+    /// Claims up to `wanted` requests. Returns the first one's number and their count, or `None` at
+    /// the end.
     fn claim(&self, wanted: u64) -> Option<(u64, u64)> {
         match self.phase() {
             Phase::WarmUp => Some((0, wanted)),
@@ -128,15 +130,15 @@ impl Shared {
 struct Connection {
     socket: Socket,
     scanner: ReplyScanner,
-    /// Replies missing.
+    /// Number of missing replies.
     awaited: u64,
     due_ns: u64,
     sent_ns: u64,
-    /// What the socket did not take of the batch.
+    /// Bytes of the batch that the socket did not accept yet.
     unsent: Vec<u8>,
 }
 
-/// When batches are due.
+/// The times at which batches are due.
 #[derive(Debug)]
 struct Schedule {
     /// Nanoseconds between two batches.
@@ -171,7 +173,7 @@ pub(crate) struct Worker<'a> {
     input: Vec<u8>,
 }
 
-/// What a thread is made from.
+/// The parameters of a thread.
 pub(crate) struct Setup<'a> {
     pub(crate) clock: SystemClock,
     pub(crate) endpoint: &'a Endpoint,
@@ -179,7 +181,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) keys: &'a Keys,
     pub(crate) shared: &'a Shared,
     pub(crate) board: &'a Board,
-    /// Which of the threads this is.
+    /// The thread's index.
     pub(crate) index: usize,
     pub(crate) connections: usize,
 }
@@ -189,7 +191,7 @@ impl<'a> Worker<'a> {
     pub(crate) fn new(setup: &Setup<'a>) -> Result<Self, BenchError> {
         let workload = setup.workload;
         pin(&workload.cpus, setup.index)?;
-        // Threads draw other numbers, the same in each run.
+        // Each thread draws different numbers, the same ones in each run.
         let mut prng = Prng::seeded(workload.seed.wrapping_add(setup.index as u64 + 1));
         let keys = setup.keys.chooser(prng.next_u64());
         let pool = RequestPool::new(workload, &mut prng);
@@ -277,7 +279,8 @@ impl<'a> Worker<'a> {
         Ok(self.harvest)
     }
 
-    /// Forgets what the warm-up measured when it ends, and closes the books at the end.
+    /// Discards the warm-up's measurements at its end, and completes the measurements at the end of
+    /// the run.
     fn follow_phase(&mut self, now_ns: u64) {
         let phase = self.shared.phase();
         if phase != self.phase {
@@ -293,8 +296,8 @@ impl<'a> Worker<'a> {
         self.phase = phase;
     }
 
-    /// Counts the batches that should have left before the end and found no idle connection: they
-    /// have waited this long, and would be missing from the latencies otherwise.
+    /// Counts the batches that should have been sent before the end but found no idle connection:
+    /// they have waited this long, and would otherwise be missing from the latencies.
     fn count_unsent(&mut self, now_ns: u64) {
         let Some(schedule) = &mut self.schedule else {
             return;
@@ -306,7 +309,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Sends what is due on connections that are idle. `false` when there is nothing left to send.
+    /// Sends due batches on idle connections. Returns `false` if there is nothing left to send.
     fn start_batches(&mut self, now_ns: u64) -> Result<bool, BenchError> {
         while let Some(&index) = self.idle.front() {
             let due_ns = match &self.schedule {
@@ -327,7 +330,7 @@ impl<'a> Worker<'a> {
         Ok(self.phase != Phase::Stop)
     }
 
-    /// Sends a batch. `false` when there is none left.
+    /// Sends a batch. Returns `false` if none is left.
     fn start_batch(&mut self, index: usize, due_ns: u64) -> Result<bool, BenchError> {
         let Some((first, count)) = self.shared.claim(self.pipeline as u64) else {
             return Ok(false);
@@ -400,7 +403,7 @@ impl<'a> Worker<'a> {
         if awaited > 0 {
             return Ok(());
         }
-        // In a closed run the next batch leaves at once, so that the server sees it in this turn.
+        // In a closed run the next batch is sent at once, so that the server sees it in this turn.
         if self.schedule.is_some() || !self.start_batch(index, now_ns)? {
             self.idle.push_back(index);
         }
@@ -428,7 +431,8 @@ impl<'a> Worker<'a> {
             .map_err(|error| system("epoll_ctl", error))
     }
 
-    /// How long to wait for events: until the next batch is due, or the phase is to be looked at.
+    /// Returns how long to wait for events: until the next batch is due, or until the next check of
+    /// the phase.
     fn patience(&self, now_ns: u64, is_over: bool) -> Timespec {
         let until_due_ns = match &self.schedule {
             Some(schedule) if !self.idle.is_empty() && !is_over => {
@@ -459,7 +463,7 @@ impl<'a> Worker<'a> {
 }
 
 impl Connection {
-    /// Sends what the socket takes at once.
+    /// Sends what the socket accepts at once.
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut sent = 0;
         while sent < bytes.len() {
@@ -482,7 +486,7 @@ fn is_passing(error: &io::Error) -> bool {
 }
 
 impl Schedule {
-    /// The share of one thread.
+    /// Creates the schedule of one thread.
     fn new(workload: &Workload, prng: Prng) -> Option<Self> {
         let Pace::Open {
             requests_per_second,
@@ -500,9 +504,9 @@ impl Schedule {
         })
     }
 
-    /// Goes to the next batch.
+    /// Advances to the next batch.
     fn advance(&mut self) {
-        // Pauses between independent events are distributed exponentially.
+        // Pauses between independent events are exponentially distributed.
         let pause = match self.is_random {
             true => -(1.0 - self.prng.unit_f64()).ln(),
             false => 1.0,
@@ -511,7 +515,7 @@ impl Schedule {
     }
 }
 
-/// Keeps the calling thread on its processor.
+/// Pins the calling thread to its processor.
 fn pin(cpus: &[usize], index: usize) -> Result<(), BenchError> {
     let Some(&cpu) = cpus.get(index % cpus.len().max(1)) else {
         return Ok(());

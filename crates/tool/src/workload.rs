@@ -1,4 +1,4 @@
-//! What is asked of a server: which requests, in which order, how fast and how long.
+//! The requests for a server: which ones, in which order, how fast and how long.
 
 use std::time::Duration;
 
@@ -8,27 +8,27 @@ use crate::template::Template;
 /// A run to be made.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// For people and for the report's headings.
+    /// Name for people, and for the report's headings.
     pub name: String,
-    /// Workloads of one family are points of one plot.
+    /// The family: its workloads are points of one plot.
     pub family: String,
-    /// Kinds of requests, each with its share; never empty, weights above 0.
+    /// Kinds of requests, each with its weight; never empty, weights above 0.
     pub mix: Vec<(Template, u32)>,
-    /// Keys there are.
+    /// Number of keys.
     pub key_space: u64,
-    /// How they are chosen.
+    /// How keys are chosen.
     pub key_order: KeyOrder,
     /// Length of `__key__`.
     pub key_bytes: usize,
     /// Length of `__data__`.
     pub value_bytes: ValueBytes,
-    /// Connections of all threads together.
+    /// Number of connections of all threads together.
     pub connections: usize,
-    /// Requests sent at once on a connection; the next follow when all are answered.
+    /// Number of requests sent at once on a connection; the next follow when all are answered.
     pub pipeline: usize,
-    /// Threads of the generator.
+    /// Number of threads of the generator.
     pub threads: usize,
-    /// Processors the threads are pinned to, in turn; empty for any.
+    /// Processors to which the threads are pinned, in turn; empty for any.
     pub cpus: Vec<usize>,
     /// When a batch is sent.
     pub pace: Pace,
@@ -36,11 +36,11 @@ pub struct Workload {
     pub limit: Limit,
     /// Time before measuring begins.
     pub warm_up: Duration,
-    /// What all random choices follow from.
+    /// The seed of all random choices.
     pub seed: u64,
 }
 
-/// Requests of one kind that fill what another reads.
+/// Requests of one kind that create the data that another reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Fill {
     pub(crate) template: Template,
@@ -48,26 +48,27 @@ pub(crate) struct Fill {
     pub(crate) order: KeyOrder,
 }
 
-/// Lengths of values, each in the range with the same chance.
+/// Lengths of values, uniformly distributed over the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValueBytes {
-    /// The shortest.
+    /// The minimum length.
     pub min: usize,
-    /// The longest.
+    /// The maximum length.
     pub max: usize,
 }
 
 /// When a batch is sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// As soon as the one before it on its connection is answered.
+    /// As soon as the preceding batch on its connection is answered.
     Closed,
     /// At times that do not depend on the server. A batch that is late because all connections wait
-    /// counts from when it was due, so that a stall of the server is seen by all it would have hit.
+    /// counts from when it was due, so that a stall of the server affects all batches it would have
+    /// hit.
     Open {
-        /// Requests a second, of all threads together; above 0.
+        /// Requests per second of all threads together; above 0.
         requests_per_second: f64,
-        /// Whether the pauses are random, as those of independent clients, or all equal.
+        /// Whether the pauses are random, like those of independent clients, or all equal.
         is_random: bool,
     },
 }
@@ -104,10 +105,11 @@ impl Default for Workload {
 }
 
 impl Workload {
-    /// This workload's data: every key set once, in order, by few connections and long batches.
+    /// Returns the workload that loads this one's data: sets every key once, in order, with few
+    /// connections and long batches.
     #[must_use]
     pub fn preload(&self) -> Self {
-        // As many requests at once as fill a batch of 64 KB.
+        // As many requests at once as fit into a batch of 64 KB.
         let request_bytes = self.value_bytes.max + self.key_bytes + 64;
         Self {
             name: format!("load {} keys", self.key_space),
@@ -123,7 +125,7 @@ impl Workload {
         }
     }
 
-    /// SET and GET in the given shares.
+    /// Returns SET and GET in the given shares.
     #[must_use]
     pub fn set_get_mix(set: u32, get: u32) -> Vec<(Template, u32)> {
         let both = [
@@ -135,7 +137,7 @@ impl Workload {
 }
 
 impl ValueBytes {
-    /// Values of one length.
+    /// Creates a range of a single length.
     #[must_use]
     pub fn exactly(bytes: usize) -> Self {
         Self {

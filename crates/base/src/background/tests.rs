@@ -1,4 +1,4 @@
-//! Background threads and workers on a machine whose time is made by hand.
+//! Tests of background threads and workers on a machine whose time the tests advance by hand.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::{OnceLock, Weak};
@@ -6,14 +6,15 @@ use std::sync::{OnceLock, Weak};
 use super::*;
 use crate::clock::ManualClock;
 
-/// One core, one background thread's view of it.
+/// One core, as one background thread sees it.
 #[derive(Default)]
 struct Desk {
     now_ns: AtomicU64,
     worked_ns: AtomicU64,
-    /// How long others take when the thread yields.
+    /// How long other threads take when this one yields.
     others_ns: AtomicU64,
-    /// Whose background threads these others are, if they are, and on which core they worked meanwhile.
+    /// If the other threads are background threads: their scheduler, and the core they worked on
+    /// meanwhile.
     threads_of: OnceLock<(Weak<Scheduler>, usize)>,
     sleeps: AtomicUsize,
     yields: AtomicUsize,
@@ -89,14 +90,15 @@ fn turn_on(scheduler: &Scheduler, core: usize) {
     scheduler.cores[core].turns.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A background thread works for so long in pieces of 10 µs, while a worker has turns of so many microseconds, if any.
+/// Has a background thread work for `ms` in pieces of 10 µs, beside a worker with turns of
+/// `turn_us`, if any.
 fn work(desk: &Desk, thread: &mut BackgroundThread<'_>, ms: u64, turn_us: u64) {
     let until_ns = desk.worked_ns.load(Ordering::Relaxed) + ms * 1_000_000;
     desk.set_others_us(turn_us);
     while desk.worked_ns.load(Ordering::Relaxed) < until_ns {
         desk.work(10_000);
         if turn_us > 0 {
-            // That the worker yields itself is another test's.
+            // Another test covers that the worker yields itself.
             turn_on(thread.scheduler, 0);
         }
         thread.pause();
@@ -113,7 +115,8 @@ fn who_is_alone_never_sleeps() {
     assert!(!scheduler.is_contended());
 }
 
-/// Of a thousand, what a background thread had of the time that it took, beside a worker with turns of 300 µs.
+/// Returns the share, per mille, that a background thread had of the elapsed time, beside a worker
+/// with turns of 300 µs.
 fn share_had(share: u64) -> u64 {
     let (desk, scheduler) = desk(share);
     let mut thread = scheduler.enter();
@@ -139,7 +142,7 @@ fn all_threads_pay_from_one_bucket() {
     let mut first = scheduler.enter();
     work(&desk, &mut first, 20, 300);
     assert!(scheduler.is_contended());
-    // The bucket is full, and the first has it all.
+    // The bucket is full, and the first thread takes all of it.
     desk.pass(CONTENDED_NS / 2);
     scheduler.set_contended_until(u64::MAX);
     let slice_of = |thread: &mut BackgroundThread<'_>, ns: u64| {
@@ -172,7 +175,7 @@ fn work_that_becomes_urgent_waits_no_more() {
     work(&desk, &mut thread, 20, 300);
     assert!(scheduler.is_contended());
     scheduler.set_urgent(true);
-    // The slice that it is in comes to its end first.
+    // The current slice ends first.
     work(&desk, &mut thread, 1, 300);
     let sleeps = desk.sleeps();
     work(&desk, &mut thread, 20, 300);
@@ -192,8 +195,9 @@ fn it_goes_at_full_speed_again_when_nobody_is_in_the_way() {
     assert_eq!(desk.sleeps(), sleeps);
 }
 
-/// A background thread on core 0 beside others who take 400 µs whenever it yields; how often it slept. Other background
-/// threads work on a core meanwhile, and workers have turns on one.
+/// Runs a background thread on core 0 beside threads that take 400 µs whenever it yields. Returns
+/// how often it slept. Other background threads work on one core meanwhile, and workers have turns
+/// on another.
 fn sleeps_beside(threads_on: Option<usize>, turns_on: Option<usize>) -> usize {
     let (desk, scheduler) = desk(150);
     if let Some(core) = threads_on {
@@ -246,7 +250,7 @@ fn a_worker_yields_only_where_it_is_in_the_way_and_not_to_strangers() {
     let before = desk.yields();
     (0..10).for_each(|_| worker.ended());
     assert_eq!(desk.yields(), before + 10);
-    // Somebody computes there who gives nothing back.
+    // Another thread computes there and does not give the core back.
     desk.set_others_us(4_000);
     (0..10).for_each(|_| worker.ended());
     assert_eq!(desk.yields(), before + 11);

@@ -97,7 +97,8 @@ fn integers_are_exact() {
     }
 }
 
-/// Prints, for two texts a line, what C makes of each and of their sum: the ten bytes and the text.
+/// For two texts per line, prints what C makes of each and of their sum: the ten bytes and the
+/// text.
 const PROGRAM: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,7 +141,7 @@ int main(void) {
 }
 "#;
 
-/// What the C program prints, from this implementation.
+/// Returns what the C program prints, computed by this implementation.
 fn described(one: &str, other: &str) -> String {
     let show = |value: Extended| format!("{} {value} ", hexadecimal(value));
     let (one, other) = (
@@ -154,7 +155,7 @@ fn described(one: &str, other: &str) -> String {
     line
 }
 
-/// The ten bytes of the hardware's format, the highest first.
+/// Returns the ten bytes of the hardware's format, highest first.
 fn hexadecimal(value: Extended) -> String {
     let (field, mantissa) = match value.class {
         Class::Finite { mantissa, exponent } => {
@@ -171,7 +172,7 @@ fn hexadecimal(value: Extended) -> String {
     )
 }
 
-/// Texts of all kinds: short and long, near each other and near the ends of the range.
+/// Returns texts of all kinds: short and long, near each other and near the ends of the range.
 fn random_text(prng: &mut Prng) -> String {
     let sign = ["", "-", "+"][prng.index(3)];
     let digits = |prng: &mut Prng, count: u64| -> String {
@@ -234,7 +235,7 @@ fn random_text(prng: &mut Prng) -> String {
     }
 }
 
-/// Halves between two neighbours, exactly and a little to either side.
+/// Returns ties between two neighbours, exact and a little off to either side.
 fn tie_text(prng: &mut Prng) -> String {
     let odd = u128::from(prng.next_u64() | 1 << 63) << 1 | 1;
     let shift = prng.below(60);
@@ -271,7 +272,8 @@ fn as_the_c_compiler_and_library_have_it() {
     }
 }
 
-/// The program's path in a directory of its own; `None` when it cannot be compiled.
+/// Compiles the program in a directory of its own. Returns its path, or `None` if it cannot be
+/// compiled.
 fn compiled_program() -> Option<std::path::PathBuf> {
     let directory = std::env::temp_dir().join(format!("base-extended-{}", std::process::id()));
     std::fs::create_dir_all(&directory).ok()?;

@@ -1,4 +1,4 @@
-//! Tests of doubles read and printed as the C library does.
+//! Tests that doubles are read and printed as in the C library.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,26 +1,26 @@
 //! A mutex whose order the thread sanitizer sees.
 //!
-//! The toolchain's standard library is not built for that sanitizer. What of a mutex is compiled into
-//! the caller is watched, the way of a thread that had to wait is not: then nothing tells the sanitizer
-//! that the last owner came before the next, and it reports what the mutex guards. So this one says it a
-//! second time, with an atomic of its own that is written before the lock is given up and read when
-//! it is had.
+//! The toolchain's standard library is not built for that sanitizer. The part of a mutex that is
+//! compiled into the caller is watched, but the path of a thread that had to wait is not: then the
+//! sanitizer does not see that the last owner came before the next, and it reports accesses to the
+//! guarded value. So this mutex shows the order a second time, with its own atomic, which is
+//! written before the lock is released and read after it is taken.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 
-/// As [`std::sync::Mutex`].
+/// Like [`std::sync::Mutex`].
 #[derive(Debug, Default)]
 pub struct Mutex<T: ?Sized> {
     released: AtomicBool,
     inner: std::sync::Mutex<T>,
 }
 
-/// As [`std::sync::MutexGuard`].
+/// Like [`std::sync::MutexGuard`].
 #[derive(Debug)]
 pub struct MutexGuard<'a, T: ?Sized> {
-    /// Goes first, for fields are dropped in their order.
+    /// First, because fields are dropped in their order.
     _release: Release<'a>,
     inner: std::sync::MutexGuard<'a, T>,
 }
@@ -35,7 +35,7 @@ impl Drop for Release<'_> {
 }
 
 impl<T> Mutex<T> {
-    /// A mutex around `value`.
+    /// Creates a mutex around `value`.
     #[must_use]
     pub const fn new(value: T) -> Self {
         Self {
@@ -44,20 +44,20 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// What it guards.
+    /// Returns the guarded value.
     ///
     /// # Errors
-    /// When an owner panicked, with the same inside.
+    /// If an owner panicked; the error contains the value.
     pub fn into_inner(self) -> LockResult<T> {
         self.inner.into_inner()
     }
 }
 
 impl<T: ?Sized> Mutex<T> {
-    /// Waits until it is free, and takes it.
+    /// Waits until the mutex is free, and takes it.
     ///
     /// # Errors
-    /// When an owner panicked, with the guard inside.
+    /// If an owner panicked; the error contains the guard.
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
         match self.inner.lock() {
             Ok(inner) => Ok(self.guard(inner)),
@@ -65,10 +65,10 @@ impl<T: ?Sized> Mutex<T> {
         }
     }
 
-    /// Takes it if it is free.
+    /// Takes the mutex if it is free.
     ///
     /// # Errors
-    /// When it is not, or an owner panicked, with the guard inside.
+    /// If it is not, or if an owner panicked; the error contains the guard then.
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
         match self.inner.try_lock() {
             Ok(inner) => Ok(self.guard(inner)),
@@ -79,10 +79,10 @@ impl<T: ?Sized> Mutex<T> {
         }
     }
 
-    /// What it guards, for who has it alone.
+    /// Returns the guarded value to the caller, which has exclusive access.
     ///
     /// # Errors
-    /// When an owner panicked, with the same inside.
+    /// If an owner panicked; the error contains the reference.
     pub fn get_mut(&mut self) -> LockResult<&mut T> {
         self.inner.get_mut()
     }

@@ -1,7 +1,7 @@
-//! Compares the texts of this room with a live reference server, where one is installed.
+//! Compares the texts of this room with a live reference server, if one is installed.
 //!
-//! Each test starts a server of its own in a temporary directory; without a `redis-server` in the
-//! path they pass and say that they were skipped.
+//! Each test starts its own server in a temporary directory. Without a `redis-server` in the path
+//! the tests pass and report that they were skipped.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Numbers: the reference server takes and refuses the same texts, and prints the same.
+//! Numbers: the reference server accepts and refuses the same texts, and prints the same.
 
 use crate::reference::{Answer, Reference};
 use base::extended::Extended;
@@ -35,7 +35,7 @@ fn doubles_as_scores() {
         let is_added = added == Answer::Integer(1);
         assert_eq!(value.is_some(), is_added, "{}", text.escape_ascii());
         let Some(value) = value else { continue };
-        // Small sorted sets keep whole scores as integers, which drops the sign of a zero.
+        // Small sorted sets store whole scores as integers, which drops the sign of a zero.
         let score = value + 0.0;
         let printed = if shortest {
             FloatText::shortest(score)

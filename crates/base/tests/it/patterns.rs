@@ -28,7 +28,7 @@ fn keys_of_random_patterns() {
     for _ in 0..6_000 {
         let pattern = random_bytes(&mut prng, PATTERN_BYTES, 8);
         if pattern == b"*" {
-            // All keys, without any matching.
+            // Returns all keys, without any matching.
             continue;
         }
         let Answer::Array(found) = reference.call(&[b"KEYS", &pattern]) else {
@@ -50,7 +50,7 @@ fn keys_of_random_patterns() {
     }
 }
 
-/// Names of parameters are matched without regard to case: one parameter, many patterns for it.
+/// Parameter names are matched case-insensitively: one parameter, many patterns for it.
 #[test]
 fn config_get_ignores_case() {
     let Some(mut reference) = Reference::start() else {
@@ -74,7 +74,7 @@ fn config_get_ignores_case() {
             }
         }
         if !pattern.iter().any(|byte| b"*?[".contains(byte)) {
-            // A name in full is looked up.
+            // A full name is looked up.
             continue;
         }
         let Answer::Array(found) = reference.call(&[b"CONFIG", b"GET", &pattern]) else {

@@ -1,4 +1,4 @@
-//! A reference server on a Unix socket, and just enough of a client for it.
+//! A reference server on a Unix socket, and a minimal client for it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -15,7 +15,7 @@ pub(crate) struct Reference {
     stream: BufReader<UnixStream>,
 }
 
-/// What the server answers, without the types nobody here asks for.
+/// A reply of the server, without the types that no test here requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Text(Vec<u8>),
@@ -26,7 +26,8 @@ pub(crate) enum Answer {
 }
 
 impl Reference {
-    /// Starts a server; `None`, said on the standard error, when there is none to start.
+    /// Starts a server. If there is none to start, says so on the standard error and returns
+    /// `None`.
     pub(crate) fn start() -> Option<Self> {
         let directory = TempDir::new().unwrap();
         let server = Command::new("redis-server")
@@ -52,7 +53,7 @@ impl Reference {
         })
     }
 
-    /// Sends a command and waits for its answer.
+    /// Sends a command and waits for its reply.
     pub(crate) fn call(&mut self, words: &[&[u8]]) -> Answer {
         let mut request = format!("*{}\r\n", words.len()).into_bytes();
         for word in words {
@@ -63,13 +64,13 @@ impl Reference {
         self.send_raw(&request)
     }
 
-    /// Sends bytes as they are and waits for one answer.
+    /// Sends bytes as they are and waits for one reply.
     pub(crate) fn send_raw(&mut self, request: &[u8]) -> Answer {
         self.stream.get_mut().write_all(request).unwrap();
         self.read_answer()
     }
 
-    /// The text that the command `words` gives.
+    /// Returns the text reply of the command `words`.
     pub(crate) fn text(&mut self, words: &[&[u8]]) -> Option<String> {
         match self.call(words) {
             Answer::Text(text) => Some(String::from_utf8(text).unwrap()),
@@ -85,7 +86,7 @@ impl Reference {
         text.as_deref() == Some("0.1")
     }
 
-    /// Connects again, to go on after the server closed the connection.
+    /// Reconnects, to continue after the server closed the connection.
     pub(crate) fn reconnect(&mut self) {
         let stream = UnixStream::connect(self.directory.path().join("socket")).unwrap();
         self.stream = BufReader::new(stream);

@@ -1,4 +1,4 @@
-//! Quoted words, sizes and checksums as the reference server has them.
+//! Quoted words, sizes and checksums, compared with the reference server.
 
 use crate::reference::{Answer, Reference};
 use base::random::Prng;

@@ -1,4 +1,5 @@
-//! An ideal control log: what is committed is agreed on, but who leads may be mistaken about it.
+//! An ideal control log: committed entries are agreed on, but a deposed leader may still believe
+//! that it leads.
 
 use std::sync::Arc;
 
@@ -12,9 +13,9 @@ use crate::state::ControlState;
 /// The log, and each voter's belief.
 pub(super) struct IdealLogs {
     entries: Vec<Proposal>,
-    /// Who was elected last.
+    /// The voter that was elected last.
     leader: Option<usize>,
-    /// In which term each believes that it leads.
+    /// The term in which each voter believes that it leads.
     believes: Vec<Option<u64>>,
     reign: u64,
     /// When a quorum confirmed each as the leader.
@@ -26,7 +27,7 @@ pub(super) struct IdealLogs {
 }
 
 impl IdealLogs {
-    /// A log with these entries, that the first voter leads.
+    /// Creates a log with these entries, which the first voter leads.
     pub(super) fn new(voters: usize, election_ms: u64, entries: Vec<Entry>) -> Self {
         let mut logs = Self {
             entries: Vec::new(),
@@ -47,11 +48,11 @@ impl IdealLogs {
         self.leader = Some(leader);
         self.reign += 1;
         self.believes[leader] = Some(self.reign);
-        // Votes confirm nothing: a majority has to acknowledge it.
+        // Votes confirm nothing: a majority has to acknowledge the leader.
         self.confirmed_ms[leader] = 0;
     }
 
-    /// When a quorum last confirmed a node as the leader.
+    /// Returns when a quorum last confirmed a node as the leader.
     pub(super) fn confirmed_ms(&self, at: usize) -> u64 {
         self.confirmed_ms[at]
     }
@@ -79,7 +80,7 @@ impl ControlLogs for IdealLogs {
                 self.confirmed_ms[leader] = now_ms;
                 for voter in circle {
                     self.acked_ms[voter] = now_ms;
-                    // It hears of the newer one.
+                    // It hears of the newer leader.
                     if voter != leader {
                         self.believes[voter] = None;
                     }

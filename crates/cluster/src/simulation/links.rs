@@ -1,16 +1,16 @@
-//! Who is up, and who reaches whom.
+//! Which nodes are up, and which reach each other.
 
-/// See the module; nodes are known by their places.
+/// See the module. A node's place identifies it.
 #[derive(Clone, Debug)]
 pub struct Links {
     /// Nodes that are neither stopped nor being restarted.
     pub is_up: Vec<bool>,
-    /// `cut[from][to]`: nothing gets from one to the other.
+    /// `cut[from][to]`: no message gets from one to the other.
     pub cut: Vec<Vec<bool>>,
 }
 
 impl Links {
-    /// Whether something that one node sends gets to another one that is up.
+    /// Whether a message from one node reaches another one that is up.
     #[must_use]
     pub fn carries(&self, from: usize, to: usize) -> bool {
         self.is_up[from] && self.is_up[to] && (from == to || !self.cut[from][to])

@@ -7,13 +7,13 @@ use super::world::{
 use super::{Fault, Summary};
 use crate::planted::{Bug, plant};
 
-/// So many seeds run in the gate.
+/// Number of seeds in the gate.
 const SEEDS: u64 = 400;
 
 #[test]
 fn a_group_keeps_its_promises_under_faults() {
     let mut total = Summary::default();
-    // Some that found mistakes before, and the first ones.
+    // Some seeds that found mistakes before, and the first ones.
     for seed in [686, 1_664, 2_019].into_iter().chain(0..SEEDS) {
         match run(seed) {
             Ok(summary) => total.add(&summary),
@@ -52,10 +52,10 @@ fn one_seed() {
     assert!(ended.is_ok(), "{ended:?}");
 }
 
-/// The seed that finds a mistake, and as what: the one that did once, or the first of all.
+/// Returns the seed that detects a mistake, and the fault: the known seed, or the first that does.
 fn found(bug: Bug, known: u64) -> Option<(u64, Fault)> {
     plant(Some(bug));
-    // What merely stands still is found, too, but says less.
+    // A standstill is a detection, too, but says less.
     let is_broken = |fault: &Fault| !matches!(fault, Fault::NotWell { .. });
     let seeds = std::iter::once(known).chain(0..3_000);
     let found = seeds
@@ -82,7 +82,7 @@ fn planted_mistakes_are_found() {
     }
 }
 
-/// What some seeds of a course of events come to, with a mistake or without.
+/// Returns the faults of some seeds of a scenario, with or without a mistake.
 fn faults(bug: Option<Bug>, run: fn(u64) -> Result<Summary, Fault>) -> Vec<Fault> {
     plant(bug);
     let ended = (0..40).filter_map(|seed| run(seed).err()).collect();
@@ -90,8 +90,8 @@ fn faults(bug: Option<Bug>, run: fn(u64) -> Result<Summary, Fault>) -> Vec<Fault
     ended
 }
 
-/// Random faults bring this about too seldom. Some seeds have five voters, and others that elect in time without the
-/// restarted one: there is nothing to find.
+/// Random faults cause this too seldom. Some seeds have five voters, and others elect in time
+/// without the restarted one: those detect nothing.
 #[test]
 fn a_restarted_voter_knows_no_leader_lease_that_is_shorter() {
     assert_eq!(faults(None, run_restarted_voter), []);
@@ -171,7 +171,7 @@ fn the_node_timeout_changes_up_and_down_under_faults() {
     assert!(total.promotions > SEEDS, "{total:?}");
 }
 
-/// A longer lease stands when the timeout is made shorter, and its holder does not hear of that.
+/// A longer lease stands when the timeout is lowered, and its holder does not hear of that.
 #[test]
 fn leases_that_were_longer_are_waited_for_when_the_node_timeout_was_lowered() {
     type Run = fn(u64) -> Result<Summary, Fault>;

@@ -27,58 +27,58 @@ use crate::state::{
 use crate::times::Times;
 
 const SHARD: ShardId = ShardId(0);
-/// The time of a step.
+/// Duration of a step.
 pub const STEP_MS: u64 = 10;
-/// When a world begins.
+/// Start time of a world.
 const BEGIN_MS: u64 = 1_000;
-/// Faults happen until then; ...
+/// Faults happen until this time, ...
 const FAULTS_MS: u64 = 24_000;
-/// ... and by then everything has to be well again.
+/// ... and by this time the group must work again.
 const END_MS: u64 = 36_000;
 const CALM_MS: u64 = 3_000;
 
-/// What must not be.
+/// A violated promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A primary lacks, at a place of its log, what was committed.
+    /// A primary lacks a committed frame at a position of its log.
     CommittedLost {
         /// The primary's term.
         term: u64,
-        /// The place.
+        /// The position.
         at: usize,
     },
-    /// A primary answered after one of a newer term had.
+    /// A primary replied after one of a newer term had.
     TwoAnswer {
         /// The older term.
         term: u64,
         /// The newer one.
         newest: u64,
     },
-    /// Equal terms and places have unequal frames.
+    /// Frames with equal terms and positions differ.
     FramesDiffer {
-        /// The place.
+        /// The position.
         at: usize,
     },
-    /// Two nodes have unequal states at one index.
+    /// Two nodes have different states at one index.
     StatesDiffer {
         /// The index.
         index: u64,
     },
-    /// The term of the shard became less with the index.
+    /// The shard's term decreased as the index grew.
     TermFell {
         /// The term before.
         from: u64,
         /// The term after.
         to: u64,
     },
-    /// Who has nothing of the shard, or its log alone, became its primary.
+    /// A member without the shard's data became its primary: it was blank, or a log-only copy.
     EmptyPrimary {
-        /// In that term.
+        /// The term.
         term: u64,
     },
-    /// After all faults were over nobody answered.
+    /// After the end of all faults no primary replied.
     NotWell {
-        /// How many replies there were.
+        /// Number of replies.
         replies: u64,
     },
 }
@@ -89,10 +89,10 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What happened in a run.
+/// Counts of what happened in a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Requests that were answered.
+    /// Requests that got a reply.
     pub replies: u64,
     /// Changes of the primary.
     pub promotions: u64,
@@ -100,12 +100,12 @@ pub struct Summary {
     pub restarts: u64,
     /// Links that were cut.
     pub cuts: u64,
-    /// How often a copy of the log alone handed on what it had more.
+    /// How often a log-only copy handed its tail on.
     pub rests: u64,
 }
 
 impl Summary {
-    /// Adds what happened in another run.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &Self) {
         self.replies += other.replies;
         self.promotions += other.promotions;
@@ -115,21 +115,21 @@ impl Summary {
     }
 }
 
-/// How a world begins.
+/// The initial conditions of a world.
 #[derive(Debug)]
 pub struct Beginning {
     random: Prng,
     is_quorum: bool,
-    /// This node keeps the log alone.
+    /// The node that keeps only the log, if any.
     log_copy: Option<NodeId>,
     /// The nodes, all of which vote.
     pub ids: Vec<NodeId>,
-    /// How long things take.
+    /// The group's times.
     pub times: Times,
 }
 
 impl Beginning {
-    /// That of a seed.
+    /// Creates the conditions of a seed.
     #[must_use]
     pub fn of(seed: u64) -> Self {
         let mut random = Prng::seeded(seed);
@@ -145,7 +145,7 @@ impl Beginning {
         }
     }
 
-    /// The entries of a group whose members are all there.
+    /// Returns the entries of a group whose members all have joined.
     #[must_use]
     pub fn entries(&self) -> Vec<Entry> {
         let record = NodeRecord {
@@ -196,37 +196,37 @@ enum Parcel {
         term: u64,
         end: u64,
     },
-    /// To a copy of the log alone: what it has more is wanted.
+    /// To a log-only copy: a request for its tail.
     AskRest(Fetch),
-    /// That, from where its log begins.
+    /// The tail, with the position at which the log begins.
     Rest(Fetch, Arc<Vec<Frame>>, usize),
 }
 
 struct Node {
     id: NodeId,
-    /// What outlives a restart.
+    /// State that outlives a restart.
     log: Arc<Vec<Frame>>,
     seal: u64,
     start_count: u64,
-    /// What does not.
+    /// State that does not.
     member: Member,
     leader: Leader,
     times: Times,
     view: Arc<ControlState>,
     acked: BTreeMap<NodeId, u64>,
-    /// A term frame or a seal is being synced, until then.
+    /// Term frames and seals that are being synced, and until when.
     syncing: Vec<(u64, Syncing)>,
     asked: Option<usize>,
-    /// What it gets from a copy of the log alone. What comes for a process that is gone finds nobody.
+    /// What it fetches from a log-only copy. A reply to a process that is gone is dropped.
     fetching: Option<Fetch>,
     /// Faults.
     paused_until_ms: u64,
     clock_rate_ppm: u64,
-    /// Nothing of the shard is here.
+    /// Whether nothing of the shard is here.
     is_blank: bool,
-    /// Its disk takes nothing any more.
+    /// Whether its disk refuses all writes.
     is_faulty: bool,
-    /// Where its log begins, if it keeps that alone.
+    /// Where its log begins, if this is a log-only copy.
     begins: Option<usize>,
 }
 
@@ -249,17 +249,18 @@ pub struct World<L> {
     is_quorum: bool,
     committed: Vec<Frame>,
     answered_term: u64,
-    /// The shard's term by the index of the state, as whoever was first there has it.
+    /// The shard's term by index of the state, as recorded by the first node that reached the
+    /// index.
     shard_terms: BTreeMap<u64, u64>,
     writes: u64,
-    /// Of the summary, when the time of calm began.
+    /// The summary's replies when the calm time began.
     replies_before: u64,
     summary: Summary,
     fault: Option<Fault>,
 }
 
 impl<L: ControlLogs> World<L> {
-    /// A world on control logs that have the entries of its beginning.
+    /// Creates a world on control logs that have the entries of its beginning.
     pub fn new(beginning: Beginning, logs: L) -> Self {
         let Beginning {
             random,
@@ -300,10 +301,10 @@ impl<L: ControlLogs> World<L> {
         world
     }
 
-    /// A step, with the faults of its time. Whether there is another one.
+    /// Makes a step, with the faults of its time. Returns whether another one follows.
     ///
     /// # Errors
-    /// What must not be.
+    /// A violated promise.
     pub fn go_on(&mut self) -> Result<bool, Fault> {
         self.now_ms += STEP_MS;
         if self.now_ms < FAULTS_MS {
@@ -321,10 +322,10 @@ impl<L: ControlLogs> World<L> {
         }
     }
 
-    /// What happened, when no step is left.
+    /// Returns what happened, after the last step.
     ///
     /// # Errors
-    /// Where nobody answers any more.
+    /// If no primary replies any more.
     pub fn ended(self) -> Result<Summary, Fault> {
         let replies = self.summary.replies - self.replies_before;
         match replies {
@@ -339,7 +340,7 @@ impl<L: ControlLogs> World<L> {
     }
 
     fn node(&mut self, id: NodeId) -> Node {
-        // A rate that differs by up to 0.4 % either way: what is allowed is 1 % between two clocks.
+        // The rate deviates by up to 0.4 % either way: 1 % between two clocks is allowed.
         let clock_rate_ppm = 996_000 + self.random.below(8_001);
         let mut node = Node {
             id,
@@ -364,7 +365,7 @@ impl<L: ControlLogs> World<L> {
         node
     }
 
-    /// The time of a node's own clock.
+    /// Returns the time of a node's own clock.
     fn clock_ms(&self, at: usize) -> u64 {
         self.now_ms * self.nodes[at].clock_rate_ppm / 1_000_000
     }
@@ -381,7 +382,8 @@ impl<L: ControlLogs> World<L> {
         let at = usize::try_from(self.random.below(count)).unwrap_or(0);
         let other = usize::try_from(self.random.below(count)).unwrap_or(0);
         match self.random.below(12) {
-            // The links of one node, both ways or one; some of them, so that it may reach clients and not voters.
+            // Cuts links of one node, both ways or one; possibly only some, so that it reaches
+            // clients but not voters.
             0..=2 => {
                 self.summary.cuts += 1;
                 let (out, back) = [(true, true), (true, false), (false, true)]
@@ -397,11 +399,11 @@ impl<L: ControlLogs> World<L> {
             4..=7 => self.heal_links(),
             8 | 9 => self.restart(at),
             10 => {
-                // As a stopped process: its clock goes on.
+                // Like a stopped process: its clock goes on.
                 let pause_ms = 100 + self.random.below(4_000);
                 self.nodes[at].paused_until_ms = self.now_ms + pause_ms;
             }
-            // A planned or a mistaken change of the leader: the old one does not know.
+            // A planned or mistaken change of the leader: the old one does not know of it.
             _ if self.is_up(at) => self.logs.unsettle(at),
             _ => {}
         }
@@ -467,7 +469,7 @@ impl<L: ControlLogs> World<L> {
             if is_up[to] {
                 self.receive(from, to, parcel);
             } else {
-                // A stopped process finds it when it goes on.
+                // A stopped process finds it when it continues.
                 let key = (self.nodes[to].paused_until_ms, number);
                 self.parcels.insert(key, (from, to, parcel));
             }
@@ -477,7 +479,7 @@ impl<L: ControlLogs> World<L> {
         }
     }
 
-    /// Voters know when they acknowledged a leader, by their own clocks, until they are restarted.
+    /// Notes when voters acknowledged a leader, by their own clocks. They forget it at a restart.
     fn note_acknowledged(&mut self) {
         for at in 0..self.nodes.len() {
             if let Some(reign) = self.logs.acknowledged(at, self.now_ms) {
@@ -487,7 +489,7 @@ impl<L: ControlLogs> World<L> {
         }
     }
 
-    /// A node hears of what was committed.
+    /// Delivers committed entries to a node.
     fn learn(&mut self, at: usize, links: &Links) {
         let now_ms = self.clock_ms(at);
         let node = &mut self.nodes[at];
@@ -527,7 +529,7 @@ impl<L: ControlLogs> World<L> {
         if *self.shard_terms.entry(index).or_insert(to) != to {
             self.fault = Some(Fault::StatesDiffer { index });
         }
-        // The first term is that of who began.
+        // The first term is that of the founder.
         self.summary.promotions = self.summary.promotions.max(to.saturating_sub(1));
     }
 
@@ -622,11 +624,12 @@ impl<L: ControlLogs> World<L> {
     fn take_office(&mut self, at: usize, term: u64) {
         let is_quorum = self.is_quorum;
         let node = &mut self.nodes[at];
-        // As long as the frame is not written, a later seal may forbid it.
+        // Until the frame is written, a later seal may forbid it.
         if !node.member.on_office(SHARD, term) {
             return;
         }
-        // Who was stopped for long may come into an office that is over: it has no lease, and commits nothing.
+        // A node that was stopped for long may enter an office that is over: it has no lease, and
+        // commits nothing.
         let newest = self.committed.last().map_or(0, |frame| frame.0);
         if is_quorum && term > newest && !node.log.starts_with(&self.committed) {
             let at = self.committed.len();
@@ -665,7 +668,7 @@ impl<L: ControlLogs> World<L> {
                 self.act(to, actions);
             }
             Parcel::Group(Message::Answer(answer)) => node.leader.on_answer(&answer),
-            // Nobody leaves here.
+            // No node leaves here.
             Parcel::Group(Message::Gone(_)) => {}
             Parcel::Group(Message::Fetch(fetch)) => {
                 let actions = node.member.on_fetch(fetch);
@@ -680,7 +683,7 @@ impl<L: ControlLogs> World<L> {
             Parcel::Rest(fetch, log, begins) => self.take_rest(to, fetch, &log, begins),
             Parcel::Frames { term, log } => {
                 if node.member.accept(SHARD, term) {
-                    // An older one of the same term that was overtaken takes nothing away.
+                    // An older log of the same term, overtaken on its way, removes nothing.
                     if !node.log.starts_with(&log) {
                         node.log = log;
                     }
@@ -700,7 +703,7 @@ impl<L: ControlLogs> World<L> {
         }
     }
 
-    /// The log goes on with what a copy of the log alone has more.
+    /// Extends the log by the tail of a log-only copy.
     fn take_rest(&mut self, at: usize, fetch: Fetch, rest: &[Frame], begins: usize) {
         let node = &mut self.nodes[at];
         let is_wanted = node.fetching == Some(fetch) && node.member.is_sealed_for(fetch.seal);
@@ -710,7 +713,7 @@ impl<L: ControlLogs> World<L> {
         node.fetching = None;
         let pairs = node.log.iter().zip(rest);
         let fork = pairs.take_while(|(own, theirs)| own == theirs).count();
-        // It has forgotten what is before that.
+        // The log-only copy has forgotten what is before.
         if fork < begins {
             self.fault = Some(Fault::FramesDiffer { at: fork });
             return;
@@ -723,7 +726,7 @@ impl<L: ControlLogs> World<L> {
         self.act(at, actions);
     }
 
-    /// The copy of the log alone forgets what all copies of the data have, as far as their primary knows.
+    /// Trims the log-only copy by what all data copies have, as far as their primary knows.
     fn trim(&mut self, primary: usize) {
         let node = &self.nodes[primary];
         let data = self.nodes.iter().filter(|one| one.begins.is_none());
@@ -734,7 +737,7 @@ impl<L: ControlLogs> World<L> {
         let term = node.member.office(SHARD).unwrap_or(0);
         let log = Arc::clone(&node.log);
         for node in &mut self.nodes {
-            // It hears of it with frames of that primary, which it has.
+            // The log-only copy learns of it with frames of that primary, which it has.
             let is_of_term = node.log.last().is_some_and(|frame| frame.0 == term);
             let has_all = is_of_term && floor <= node.log.len() && log.starts_with(&node.log);
             if let Some(begins) = node.begins.as_mut().filter(|_| has_all) {
@@ -744,7 +747,7 @@ impl<L: ControlLogs> World<L> {
         }
     }
 
-    /// A primary sends its log, and serves its clients.
+    /// Has a primary send its log and serve its clients.
     fn serve(&mut self, at: usize) {
         let now_ms = self.clock_ms(at);
         let Some(term) = self.nodes[at].member.office(SHARD) else {
@@ -774,7 +777,7 @@ impl<L: ControlLogs> World<L> {
         }
         let committed = self.commit(at, term);
         let node = &mut self.nodes[at];
-        // A request that began when the log ended there: its reply shows all of that.
+        // A request that began when the log ended there: its reply reflects all of that.
         let wanted = *node.asked.get_or_insert(node.log.len());
         let is_ready = !self.is_quorum || committed >= wanted;
         if is_ready && node.member.holds_lease(SHARD, now_ms) {
@@ -788,7 +791,8 @@ impl<L: ControlLogs> World<L> {
         }
     }
 
-    /// How much of a primary's log is committed; and whether that agrees with what was before.
+    /// Returns how much of a primary's log is committed, and checks it against what was committed
+    /// before.
     fn commit(&mut self, at: usize, term: u64) -> usize {
         if !self.is_quorum {
             return 0;

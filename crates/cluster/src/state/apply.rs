@@ -1,4 +1,4 @@
-//! How one entry changes the state.
+//! Application of one entry to the state.
 
 use super::{
     Applied, ControlState, CopyKind, FEATURE_LEVEL, FIRST_RAFT_ID, LEVEL_OF_GROWING, Node, NodeId,
@@ -8,7 +8,7 @@ use crate::entry::{Entry, Proposal, ShardChange, SlotRange};
 use crate::planted::{Bug, is_on};
 
 impl ControlState {
-    /// Applies the entry at an index: the same everywhere.
+    /// Applies the entry at an index, with the same result on every node.
     pub fn apply(&mut self, index: u64, proposal: &Proposal) -> Applied {
         self.index = index;
         let known = |(request, _): &&(_, _)| *request == proposal.request;
@@ -90,7 +90,7 @@ impl ControlState {
         }
     }
 
-    /// A document or the secret is written, if it is the version that is expected.
+    /// Writes a document or the secret, if it has the expected version.
     fn write(&mut self, index: u64, entry: &Entry) -> Applied {
         match entry {
             Entry::Document {
@@ -131,7 +131,8 @@ impl ControlState {
         }
     }
 
-    /// Hash slots get another owner, if all of them have the one that is expected. Both shards have a new epoch then.
+    /// Gives hash slots another owner, if all of them have the expected one. Both shards get a new
+    /// epoch.
     fn give_slots(
         &mut self,
         index: u64,
@@ -160,7 +161,7 @@ impl ControlState {
         Applied::Done
     }
 
-    /// Hash slots go from one shard to another, if both are as they were.
+    /// Moves hash slots from one shard to another, if both are unchanged.
     fn move_slots(
         &mut self,
         index: u64,
@@ -189,7 +190,7 @@ impl ControlState {
         if self.nodes.contains_key(&node) || is_too_old || is_other_mode {
             return Applied::Refused;
         }
-        // Who begins a group has to have its number before there is an entry.
+        // The founder of a group needs its id before there is an entry.
         let raft_id = match self.nodes.is_empty() {
             true => FIRST_RAFT_ID,
             false => index,
@@ -203,8 +204,9 @@ impl ControlState {
         Applied::Done
     }
 
-    /// A node leaves, and with it its copies, and the shard that it is by itself where that owns nothing. Another primary
-    /// does not, nor one that a majority may need: that is removed from its shard first, in two steps.
+    /// Removes a node with its copies, and with the shard that it forms alone if that owns no
+    /// slots. Refuses any other primary, and a member that a majority may need: that one is removed
+    /// from its shard first, in two steps.
     fn leave(&mut self, index: u64, node: NodeId) -> Applied {
         if !self.nodes.contains_key(&node) {
             return Applied::Stale;
@@ -298,7 +300,7 @@ impl ControlState {
         Applied::Done
     }
 
-    /// The shard of which a node is the only member, where no hash slot is of it.
+    /// Returns the shard of which a node is the only member, if the shard owns no hash slot.
     #[must_use]
     pub fn empty_shard_of(&self, node: NodeId) -> Option<ShardId> {
         let id = self.shard_of(node)?;
@@ -308,8 +310,8 @@ impl ControlState {
         (is_alone && is_of_cluster && self.slots.of(id).is_empty()).then_some(id)
     }
 
-    /// Whether a node may have a copy of a shard in place of the one that it has: what it has is nothing, or nobody needs
-    /// it.
+    /// Whether a node may have a copy of a shard in place of its present one: that one is empty, or
+    /// is a replica that no shard needs.
     fn may_move(&self, node: NodeId, to: ShardId) -> bool {
         let Some(from) = self.shard_of(node).filter(|from| *from != to) else {
             return true;
@@ -320,7 +322,7 @@ impl ControlState {
         is_replica || self.empty_shard_of(node).is_some()
     }
 
-    /// A node has a copy of this shard from here on, and of no other.
+    /// Makes this shard the only one of which a node has a copy.
     fn leave_others(&mut self, index: u64, node: NodeId, to: ShardId) {
         if let Some(empty) = self.shards.iter().find_map(|(id, shard)| {
             let is_its = *id != to && shard.primary == node && shard.members.len() == 1;
@@ -368,10 +370,12 @@ impl ControlState {
     }
 }
 
-/// Adds a copy; whether the members have changed. Of an even number that is all; else a change begins, if none goes on.
+/// Adds a copy. Returns whether the members have changed. For an even number that is all; otherwise
+/// a change begins, if none is in progress.
 ///
-/// What was committed is on `n / 2 + 1` of an even number `n` of copies, and a seal of `n + 1` has as many answers: one of them has
-/// it, so the old members need not agree, and may be lost. Of an odd number it may be on all those that did not answer.
+/// A committed frame is on `n / 2 + 1` of an even number `n` of copies, and a seal of `n + 1`
+/// copies has as many answers: one of them has the frame, so the old members need not agree, and
+/// may be lost. With an odd number the frame may be exactly on the copies that did not answer.
 fn add(shard: &mut Shard, node: NodeId, kind: CopyKind, grows_at_once: bool) -> bool {
     let is_at_once = grows_at_once && shard.is_quorum && shard.members.len().is_multiple_of(2);
     let has_begun = begin_change(shard, |members| members.insert(node, kind).is_none());
@@ -381,7 +385,7 @@ fn add(shard: &mut Shard, node: NodeId, kind: CopyKind, grows_at_once: bool) -> 
     has_begun
 }
 
-/// Begins a change of the members; whether it is one, and none goes on.
+/// Begins a change of the members. Returns whether it is a change and none was in progress.
 fn begin_change(
     shard: &mut Shard,
     change: impl FnOnce(&mut std::collections::BTreeMap<NodeId, CopyKind>) -> bool,

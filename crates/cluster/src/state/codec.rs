@@ -1,4 +1,4 @@
-//! The state as bytes: a snapshot of the control log.
+//! The encoded state: a snapshot of the control log.
 //!
 //! ```text
 //!   version u8 │ index │ feature level │ incarnation │ nodes │ shards │ documents │ secret │ requests │ slots
@@ -13,7 +13,7 @@ use super::{
 use crate::bytes::{Malformed, Reader, Writer};
 use crate::entry::RequestId;
 
-/// The version of snapshots that this server writes, and the highest that it reads.
+/// The version of snapshots that this server writes, and the highest that it can read.
 const VERSION: u8 = 1;
 
 impl NodeRecord {
@@ -49,7 +49,7 @@ impl NodeRecord {
 }
 
 impl ControlState {
-    /// As bytes.
+    /// Encodes the state.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::default();
@@ -58,7 +58,8 @@ impl ControlState {
         writer.count(self.nodes.len());
         for (id, node) in &self.nodes {
             writer.raw(&id.0).u64(node.raft_id);
-            // One byte: whether it failed, and above that bit what it does less of.
+            // One byte: the lowest bit says whether the node failed, the bits above hold its drain
+            // state.
             let flags = u8::from(node.is_failed) | (node.drain as u8) << 1;
             node.record.encode(writer.u8(flags));
         }
@@ -80,10 +81,10 @@ impl ControlState {
         writer.0
     }
 
-    /// From bytes.
+    /// Decodes a state.
     ///
     /// # Errors
-    /// Where they are none, or of a newer version.
+    /// If the bytes are malformed or of a newer version.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::versioned(bytes, VERSION)?;
         let mut state = Self {

@@ -1,29 +1,32 @@
-//! How many copies of a shard are there, and whether one more or one less leaves a majority of them.
+//! How many copies of a shard are available, and whether one more or one less leaves a majority of
+//! them.
 //!
-//! A copy of the log alone makes the number of copies odd. Then it may be the only one left that has what is committed, beside
-//! a copy of the data that lacks some of it: so its log has to reach back to where each copy of the data ends, or what it has
-//! could not be handed on. Where the number is even, another copy that is left has that, too.
+//! A log-only copy makes the number of copies odd. Then it may be the only remaining copy that has
+//! all committed frames, beside a data copy that lacks some: so its log has to reach back to the
+//! end of each data copy, or its tail could not be handed on. If the number is even, another
+//! remaining copy has those frames, too.
 //!
-//! Invariant: no copy of the data is added or removed where that makes the number odd with a copy of the log alone. When that one is
-//! added, each copy of the data follows the primary; its log begins where all of them have it, and is trimmed no further.
+//! Invariant: no data copy is added or removed if that makes the number odd while there is a
+//! log-only copy. When a log-only copy is added, each data copy follows the primary; its log begins
+//! where all of them have it, and is trimmed no further.
 
 use super::{ControlState, CopyKind, LEVEL_OF_GROWING, NodeId, Shard};
 
 impl Shard {
-    /// Those that keep data, and those that keep the log alone.
+    /// Returns the number of members with copies of that kind.
     #[must_use]
     pub fn count_of(&self, kind: CopyKind) -> usize {
         self.members.values().filter(|it| **it == kind).count()
     }
 
-    /// What a member keeps, or one that is being removed.
+    /// Returns what a member keeps, including a member that is being removed.
     #[must_use]
     pub fn kind_of(&self, node: NodeId) -> Option<CopyKind> {
         let mut sets = self.sets();
         sets.find_map(|set| set.get(&node)).copied()
     }
 
-    /// The copy of the log alone, where there is one.
+    /// Returns the log-only copy, if there is one.
     #[must_use]
     pub fn log_copy(&self) -> Option<NodeId> {
         let mut members = self.members.iter();
@@ -31,7 +34,7 @@ impl Shard {
         found.map(|(id, _)| *id)
     }
 
-    /// Whether another copy of that kind leaves what a copy of the log alone needs (see the module).
+    /// Whether adding a copy of that kind keeps the invariant for a log-only copy (see the module).
     #[must_use]
     pub fn may_be_added(&self, kind: CopyKind) -> bool {
         let is_even = self.members.len().is_multiple_of(2);
@@ -41,7 +44,7 @@ impl Shard {
         }
     }
 
-    /// Whether the shard may lose a member, for the same reason.
+    /// Whether removing a member keeps the same invariant.
     #[must_use]
     pub fn may_be_removed(&self, node: NodeId) -> bool {
         let is_even = self.members.len().is_multiple_of(2);
@@ -50,20 +53,21 @@ impl Shard {
 }
 
 impl ControlState {
-    /// Whether a node is of the group and answers.
+    /// Whether a node is in the group and answers.
     #[must_use]
     pub fn is_there(&self, id: NodeId) -> bool {
         self.nodes.get(&id).is_some_and(|node| !node.is_failed)
     }
 
-    /// Whether the members of a shard may change now: its primary is there, and no change goes on.
+    /// Whether the members of a shard may change now: its primary is available, and no change is in
+    /// progress.
     #[must_use]
     pub fn may_change(&self, shard: &Shard) -> bool {
         self.is_there(shard.primary) && shard.old_members.is_none()
     }
 
-    /// Whether one more copy would let writes go on that wait for a majority: what is there agrees to it, and is a majority with
-    /// it.
+    /// Whether writes that wait for a majority could continue with one more copy: the available
+    /// copies agree to it, and are a majority with it.
     #[must_use]
     pub fn may_grow(&self, shard: &Shard) -> bool {
         let (there, count) = self.copies(shard);
@@ -72,7 +76,8 @@ impl ControlState {
         !shard.is_quorum || is_agreed && is_majority(there + 1, count + 1)
     }
 
-    /// Whether a shard can do without one of its copies that is there: what is there is a majority, and so is the rest of it.
+    /// Whether a shard can spare one of its available copies: the available ones are a majority,
+    /// and so are the remaining ones.
     #[must_use]
     pub fn may_spare(&self, shard: &Shard) -> bool {
         let (there, count) = self.copies(shard);
@@ -81,7 +86,7 @@ impl ControlState {
         !shard.is_quorum || is_agreed
     }
 
-    /// How many copies are there, and how many members the shard has.
+    /// Returns the number of available copies, and the number of members.
     fn copies(&self, shard: &Shard) -> (usize, usize) {
         let members = shard.members.keys();
         let there = members.filter(|id| self.is_there(**id)).count();
@@ -98,7 +103,7 @@ mod tests {
     use super::*;
     use crate::state::Node;
 
-    /// A shard at quorum of so many copies, the first of which are there.
+    /// Returns a quorum shard of `count` copies, the first of which are available.
     fn shard_of(count: u8, there: u8, feature_level: u16) -> (ControlState, Shard) {
         let mut state = ControlState {
             feature_level,
@@ -161,7 +166,7 @@ mod tests {
         // From three members to four, and from three to two.
         assert!(odd.may_be_added(data) && odd.may_be_removed(NodeId([2; 20])));
         assert!(odd.may_be_removed(NodeId([9; 20])));
-        // From four to five, or to three: only the copy of the log may go.
+        // From four to five, or to three: only the log-only copy may go.
         let even = shard_with(3, true);
         assert!(!even.may_be_added(data) && !even.may_be_removed(NodeId([2; 20])));
         assert!(even.may_be_removed(NodeId([9; 20])));

@@ -1,4 +1,4 @@
-//! Who owns which hash slots.
+//! Owners of hash slots.
 
 use std::collections::BTreeMap;
 
@@ -6,33 +6,34 @@ use super::ShardId;
 use crate::bytes::{Malformed, Reader, Writer};
 use crate::entry::{SlotRange, are_ranges};
 
-/// Ranges by their first slot, with their last one and owner. They do not overlap, and what could be one range is one.
+/// Ranges by their first slot, with their last slot and owner. They do not overlap, and adjacent
+/// ranges of one owner are merged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slots(BTreeMap<u16, (u16, ShardId)>);
 
 impl Slots {
-    /// Who owns a slot.
+    /// Returns the owner of a slot.
     #[must_use]
     pub fn owner(&self, slot: u16) -> Option<ShardId> {
         let (_, (last, owner)) = self.0.range(..=slot).next_back()?;
         (slot <= *last).then_some(*owner)
     }
 
-    /// All ranges that have an owner, in order.
+    /// Returns all ranges that have an owner, in order.
     pub fn ranges(&self) -> impl Iterator<Item = (SlotRange, ShardId)> {
         self.0
             .iter()
             .map(|(first, (last, owner))| ((*first, *last), *owner))
     }
 
-    /// The ranges of one owner.
+    /// Returns the ranges of one owner.
     #[must_use]
     pub fn of(&self, owner: ShardId) -> Vec<SlotRange> {
         let ranges = self.ranges().filter(|(_, of)| *of == owner);
         ranges.map(|(range, _)| range).collect()
     }
 
-    /// How many have an owner.
+    /// Returns the number of slots that have an owner.
     #[must_use]
     pub fn count(&self) -> usize {
         let counts = self
@@ -46,7 +47,7 @@ impl Slots {
         (first..=last).all(|slot| self.owner(slot) == owner)
     }
 
-    /// Gives a range another owner, or none.
+    /// Sets the owner of a range, or removes it.
     pub(super) fn set(&mut self, (first, last): SlotRange, owner: Option<ShardId>) {
         self.split(first);
         if let Some(after) = last.checked_add(1) {
@@ -72,7 +73,7 @@ impl Slots {
         self.0.insert(from, (to, owner));
     }
 
-    /// Has a range begin at `slot` where one goes past it.
+    /// Splits a range that crosses `slot`, so that one begins there.
     fn split(&mut self, slot: u16) {
         let Some((_, (last, owner))) = self.0.range_mut(..slot).next_back() else {
             return;

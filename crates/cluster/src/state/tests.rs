@@ -1,4 +1,4 @@
-//! Entries one after the other, what they refuse, and everything as bytes.
+//! Tests of sequences of entries, of refusals, and of encodings.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
@@ -33,7 +33,7 @@ fn record(start_count: u64) -> NodeRecord {
     }
 }
 
-/// Applies entries one after the other.
+/// Applies entries in sequence.
 #[derive(Default)]
 struct Log {
     state: ControlState,
@@ -86,7 +86,7 @@ impl Log {
     }
 }
 
-/// Three members, in one set.
+/// Three members in one set.
 fn three() -> Log {
     let mut log = Log::default();
     for byte in 1..=3 {
@@ -337,7 +337,7 @@ fn slots_move_between_shards_that_are_as_they_were() {
     assert_eq!(log.apply(first), Applied::Done);
     assert_eq!(log.state.slots.of(two), [(0, 9)]);
     assert_eq!(epoch(&log, two), log.state.index);
-    // Both shards have changed since it was begun.
+    // Both shards have changed since it began.
     assert_eq!(log.apply(second), Applied::Stale);
     let foreign = moved(&log, &[(5, 15)]);
     assert_eq!(log.apply(foreign), Applied::Stale);
@@ -498,7 +498,7 @@ proptest! {
     }
 }
 
-/// Nodes 1 to 3 in cluster mode, each with a shard of its own number.
+/// Nodes 1 to 3 in cluster mode, each with a shard of the same number.
 fn cluster() -> Log {
     let mut log = Log::default();
     for byte in 1..=3 {

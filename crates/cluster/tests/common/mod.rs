@@ -1,8 +1,8 @@
-//! What searches of models have in common.
+//! Helpers that the model searches share.
 
 use stateright::{Checker, Expectation, Model};
 
-/// The property that a search has found broken.
+/// Returns the property that a search has found broken.
 pub(crate) fn broken<M: Model>(checker: &impl Checker<M>) -> Option<&'static str>
 where
     M::State: Clone + PartialEq,

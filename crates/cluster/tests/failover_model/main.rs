@@ -5,16 +5,18 @@
 //!   members:       write, replicate, ack, commit, reply; seal; take office with a term frame; restart
 //! ```
 //!
-//! Three members and their control group, one leader of which may be deposed and not know it. Time is not in the model:
-//! a lease may end at any moment, and the leader takes it for over only after its holder does, which is what the margin
-//! for clocks is for. A frame is its term and what it says; frame 0 of a term is its term frame.
+//! Three members and their control group, one leader of which may be deposed without knowing it.
+//! There is no time in the model: a lease may end at any moment, and the leader counts it as over
+//! only after its holder does, which the margin for clocks ensures. A frame is its term and its
+//! content; frame 0 of a term is its term frame.
 //!
-//! A primary may give its office back, and its lease with it; a member may have nothing of the shard but the log of another.
-//! A member may keep the log alone, from a frame on that all others have: it counts, is never promoted, and hands what it has
-//! more to whom the answers choose.
+//! A primary may return its office together with its lease. A member may have nothing of the shard
+//! but the log of another shard. A member may be a log-only copy, which begins at a frame that all
+//! others have: it counts for quorums, is never promoted, and hands its tail to the chosen member.
 //!
-//! Not modelled: stores, changes of members, syncs to disk (a log is durable as soon as it is written).
-//! The small size runs in the gate; `cargo test -p cluster --test failover_model -- --ignored` searches further.
+//! Not modelled: stores, changes of members, syncs to disk (a log is durable as soon as it is
+//! written). The small size runs in the gate; `cargo test -p cluster --test failover_model --
+//! --ignored` searches further.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -25,34 +27,35 @@ use stateright::{Checker as _, Model, Property};
 
 const MEMBERS: usize = 3;
 const QUORUM: usize = 2;
-/// So many members answer a seal before somebody is promoted: any of them meet every quorum.
+/// Number of members that answer a seal before a promotion: any such set meets every quorum.
 const ANSWERS: usize = MEMBERS - QUORUM + 1;
 
-/// A mistake that is planted, to see that the properties find it.
+/// A mistake that is planted to verify that the properties detect it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mistake {
     None,
-    /// Members are only asked where they are: they go on, as does the primary, and the answers are old.
+    /// Members are only asked for their ends: they and the primary continue, and the answers are
+    /// old.
     PromotionWithoutSeal,
-    /// A deposed leader goes on granting after its own quorum lease.
+    /// A deposed leader continues granting after its own quorum lease.
     LeaseWithoutQuorum,
-    /// A primary answers without a lease.
+    /// A primary replies without a lease.
     ReplyWithoutLease,
-    /// A new primary begins without a frame of its term, and commits what it found by counting.
+    /// A new primary begins without a frame of its term, and commits existing frames by counting.
     NoTermFrame,
-    /// Somebody is promoted before the lease of the primary is over.
+    /// A member is promoted before the primary's lease is over.
     PromotionWithinLease,
-    /// One answer is enough to promote.
+    /// One answer suffices for a promotion.
     OneAnswer,
-    /// A restarted primary goes on in its old term, and its lease with it.
+    /// A restarted primary continues in its old term, with its lease.
     RestartWithoutPromotion,
-    /// A primary that gives its office back, and its lease with it, goes on all the same.
+    /// A primary that returns its office and its lease continues all the same.
     LeaseKept,
-    /// What a member has of another shard counts when somebody is promoted.
+    /// A member's log of another shard counts for a promotion.
     BlankPromoted,
-    /// Who has the most data is promoted, whatever a copy of the log alone has more.
+    /// The member with the most data is promoted, although a log-only copy has more.
     RestIgnored,
-    /// A copy of the log alone forgets frames that another copy lacks, and hands on what is left.
+    /// A log-only copy forgets frames that another copy lacks, and hands on what is left.
     TrimmedTooFar,
 }
 
@@ -61,18 +64,18 @@ type Frame = (u8, u8);
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Member {
     log: Vec<Frame>,
-    /// It takes nothing of terms below.
+    /// It accepts nothing of terms below this.
     seal: u8,
     /// The term in which it is primary; 0 for none.
     office: u8,
     has_lease: bool,
-    /// It has nothing of the shard: its log is another one's.
+    /// Whether it has nothing of the shard: its log is another shard's.
     is_blank: bool,
-    /// Frames before this place are forgotten, where it keeps the log alone.
+    /// Frames before this position are forgotten, if it is a log-only copy.
     begins: u8,
     /// What it knows to be committed, as a primary.
     committed: u8,
-    /// What the others acknowledged to it.
+    /// What the other members acknowledged to it.
     acked: [u8; MEMBERS],
 }
 
@@ -86,11 +89,11 @@ impl Member {
     }
 }
 
-/// What became of the leader that was.
+/// State of the former leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Deposed {
     Nobody,
-    /// It does not know yet, and its quorum lease stands. It knows this term.
+    /// It does not know of its deposition yet, and its quorum lease stands. It knows this term.
     Leased(u8),
     /// It still does not know, and its quorum lease is over.
     Unleased(u8),
@@ -99,29 +102,29 @@ enum Deposed {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct State {
     members: Vec<Member>,
-    /// The control state: the term and its primary, and the end it was promoted with.
+    /// The control state: the term, its primary, and the end at its promotion.
     term: u8,
     primary: u8,
     promised: u8,
-    /// The leader takes the lease it granted for standing.
+    /// Whether the leader assumes that its granted lease stands.
     grant_stands: bool,
-    /// The leader takes a lease of its predecessor for standing.
+    /// Whether the leader assumes that a lease of its predecessor stands.
     old_grant_stands: bool,
     deposed: Deposed,
-    /// The primary of this term said that it has left its office.
+    /// Whether the primary of this term reported that it left its office.
     gave_back: bool,
-    /// The term that is being sealed for, and who answered with (last term, end).
+    /// The term of the present seal, and the answers as (last term, end).
     sealing: u8,
     answers: [Option<(u8, u8)>; MEMBERS],
-    /// Acknowledgements under way: from, to, term, end.
+    /// Acknowledgements in transit: from, to, term, end.
     acks: BTreeSet<(u8, u8, u8, u8)>,
     writes: u8,
     restarts: u8,
-    /// What somebody was told is committed.
+    /// What a client was shown as committed.
     answered: Vec<Frame>,
     answered_term: u8,
     answered_stale: bool,
-    /// A copy of the log alone has handed on what it had more.
+    /// Whether a log-only copy has handed its tail on.
     has_handed: bool,
 }
 
@@ -144,9 +147,9 @@ enum Step {
     TakeOffice(usize),
     Restart(usize),
     GiveBack(usize),
-    /// A copy of the log alone forgets what all others have.
+    /// A log-only copy forgets what all others have.
     Trim,
-    /// It hands what it has more to the chosen one.
+    /// It hands its tail to the chosen member.
     HandRest,
 }
 
@@ -155,13 +158,13 @@ struct Failover {
     terms_max: u8,
     writes_max: u8,
     restarts_max: u8,
-    /// The last member has come from another shard.
+    /// Whether the last member has come from another shard.
     has_blank: bool,
-    /// The last member keeps the log alone.
+    /// Whether the last member is a log-only copy.
     has_log_only: bool,
 }
 
-/// The member that comes from elsewhere, or keeps the log alone.
+/// The member that comes from elsewhere, or is a log-only copy.
 const LAST: usize = MEMBERS - 1;
 
 impl Failover {
@@ -169,7 +172,8 @@ impl Failover {
         self.mistake == mistake
     }
 
-    /// Up to where a primary may count: a frame of an older term only below one of its own.
+    /// Returns up to where a primary may count as committed: a frame of an older term only below
+    /// one of its own.
     fn commit(&self, member: &Member, own: usize) -> u8 {
         let mut ends: Vec<u8> = member.acked.to_vec();
         ends[own] = member.end();
@@ -190,7 +194,7 @@ impl Failover {
         state.term + 1
     }
 
-    /// No lease may stand any more, as far as the leader can know.
+    /// Whether no lease can stand any more, as far as the leader knows.
     fn is_free(&self, state: &State) -> bool {
         let is_free = !state.grant_stands && !state.old_grant_stands;
         is_free && !matches!(state.deposed, Deposed::Leased(_))
@@ -202,7 +206,7 @@ impl Failover {
         state.sealing == 0 && Self::seal_of(state) <= self.terms_max && self.is_free(state)
     }
 
-    /// Whom the answers choose.
+    /// Returns the member that the answers choose.
     fn chosen(&self, state: &State) -> Option<usize> {
         let needed = if self.is(Mistake::OneAnswer) {
             1
@@ -227,19 +231,19 @@ impl Failover {
         self.has_log_only && at == LAST
     }
 
-    /// Whom the copy of the log alone has to hand what it has more.
+    /// Returns the member to which the log-only copy has to hand its tail.
     fn lacks_rest(&self, state: &State) -> Option<usize> {
         let chosen = self.chosen(state).filter(|_| self.has_log_only)?;
         (state.answers[LAST] > state.answers[chosen]).then_some(chosen)
     }
 
-    /// Who may be promoted: nobody, as long as a copy of the log alone has more.
+    /// Returns the member that may be promoted: none while a log-only copy has more.
     fn promoted(&self, state: &State) -> Option<usize> {
         let is_ready = self.lacks_rest(state).is_none() || self.is(Mistake::RestIgnored);
         self.chosen(state).filter(|_| is_ready)
     }
 
-    /// The frames that the present primary knows all copies of the data to have.
+    /// Returns the frames that the present primary knows to be on all data copies.
     fn floor(&self, state: &State) -> Option<u8> {
         let primary = state
             .members
@@ -255,7 +259,7 @@ impl Failover {
             .map(|acked| acked.min(state.members[LAST].end()))
     }
 
-    /// The log of the chosen one goes on with what the copy of the log alone has.
+    /// Extends the log of the chosen member by the tail of the log-only copy.
     fn hand_rest(&self, state: &mut State) -> Option<()> {
         let chosen = self.lacks_rest(state)?;
         let last = &state.members[LAST];
@@ -278,7 +282,7 @@ impl Failover {
         Some(())
     }
 
-    /// The steps of a failover.
+    /// Makes a step of a failover.
     fn fail_over(&self, state: &mut State, step: Step) -> Option<()> {
         match step {
             Step::BeginSeal => state.sealing = Self::seal_of(state),
@@ -320,7 +324,7 @@ impl Failover {
                 state.restarts += 1;
                 let member = &mut state.members[at];
                 if self.is(Mistake::RestartWithoutPromotion) {
-                    // It found its term frame, and takes the others' logs for what they were.
+                    // It found its term frame, and assumes that the other logs are as they were.
                     member.acked = [member.end(); MEMBERS];
                 } else {
                     member.office = 0;
@@ -346,7 +350,7 @@ impl Model for Failover {
     type State = State;
     type Action = Step;
 
-    /// The first primary is in office, with its term frame everywhere.
+    /// The first primary is in office, and its term frame is on all members.
     fn init_states(&self) -> Vec<State> {
         let member = Member {
             log: vec![(1, 0)],
@@ -357,7 +361,7 @@ impl Model for Failover {
         members[0].office = 1;
         members[0].acked = [1; MEMBERS];
         if self.has_blank {
-            // It was of a shard of a later term, which had more.
+            // Its log is from a shard of a later term, and is longer.
             members[0].acked[MEMBERS - 1] = 0;
             members[MEMBERS - 1] = Member {
                 log: vec![(9, 0), (9, 1)],
@@ -494,7 +498,8 @@ impl Model for Failover {
                 };
                 let holder = state.members.iter().position(|one| one.office == term)?;
                 state.members[holder].has_lease = true;
-                // The new leader knows of the grants that its predecessor may make, and of no others.
+                // The new leader knows of the grants that its predecessor may make, and of no
+                // others.
                 state.old_grant_stands |= matches!(state.deposed, Deposed::Leased(_));
             }
             Step::LeaseEnds(at) => state.members[at].has_lease = false,
@@ -541,7 +546,7 @@ impl Model for Failover {
     }
 }
 
-/// The primary's log goes on at a member by one frame, or is rewound to where both are the same.
+/// Extends a member's log by one frame of the primary's, or rewinds it to their common part.
 fn replicate(state: &mut State, from: usize, to: usize) -> Option<()> {
     let (term, log) = (state.members[from].office, state.members[from].log.clone());
     let member = &mut state.members[to];
@@ -568,7 +573,7 @@ fn replicate(state: &mut State, from: usize, to: usize) -> Option<()> {
     Some(())
 }
 
-/// Who is in office in the newest term has what was ever answered.
+/// Whether the primary in office in the newest term has all that was ever shown to a client.
 fn nothing_is_lost(state: &State) -> bool {
     let newest = state.members.iter().max_by_key(|member| member.office);
     newest.is_none_or(|primary| {
@@ -579,7 +584,7 @@ fn nothing_is_lost(state: &State) -> bool {
     })
 }
 
-/// Logs with the same term at a place are the same up to there.
+/// Whether logs with the same term at a position are equal up to there.
 fn frames_are_equal(state: &State) -> bool {
     let all = &state.members;
     (0..MEMBERS).all(|a| {
@@ -602,7 +607,7 @@ fn model(mistake: Mistake, terms_max: u8, writes_max: u8, restarts_max: u8) -> F
     }
 }
 
-/// The same with a member that keeps the log alone.
+/// Returns the same model with a log-only member.
 fn with_log_only(model: Failover) -> Failover {
     Failover {
         has_log_only: true,
@@ -610,7 +615,7 @@ fn with_log_only(model: Failover) -> Failover {
     }
 }
 
-/// The same with a member that has nothing of the shard yet.
+/// Returns the same model with a member that has nothing of the shard yet.
 fn with_blank(model: Failover) -> Failover {
     Failover {
         has_blank: true,
@@ -618,7 +623,7 @@ fn with_blank(model: Failover) -> Failover {
     }
 }
 
-/// The property that a planted mistake breaks.
+/// Returns the property that a planted mistake breaks.
 fn broken(model: Failover) -> Option<&'static str> {
     let checker = model.checker().spawn_bfs().join();
     common::broken(&checker)
@@ -686,7 +691,7 @@ fn every_planted_mistake_is_found() {
     }
 }
 
-/// The shortest way to this one takes four terms: it is walked, as far as it can be.
+/// The shortest path to this one takes four terms: the test walks it as far as possible.
 #[test]
 fn a_term_frame_left_out_is_found() {
     let path = [
@@ -706,7 +711,7 @@ fn a_term_frame_left_out_is_found() {
         Step::Write(1),
         Step::LeaseEnds(1),
         Step::GrantIsOver,
-        // Term 3: member 0, for it has more than member 2.
+        // Term 3: member 0, because it has more than member 2.
         Step::BeginSeal,
         Step::Seal(0),
         Step::Seal(2),
@@ -733,7 +738,7 @@ fn a_term_frame_left_out_is_found() {
     assert!(holds, "the model itself is broken");
 }
 
-/// The copy of the log alone has both writes and forgets the first, which the chosen one lacks.
+/// The log-only copy has both writes and forgets the first, which the chosen member lacks.
 #[test]
 fn a_log_that_is_trimmed_too_far_is_found() {
     let path = [
@@ -757,7 +762,7 @@ fn a_log_that_is_trimmed_too_far_is_found() {
     assert!(walk(Mistake::None), "the model itself is broken");
 }
 
-/// Walks as far as the steps may be taken; whether all properties held.
+/// Walks the path as far as its steps are possible. Returns whether all properties held.
 fn walk(model: &Failover, path: &[Step]) -> bool {
     let mut state = model.init_states().remove(0);
     for step in path {

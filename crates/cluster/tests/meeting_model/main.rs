@@ -1,13 +1,15 @@
-//! A model of nodes that meet each other crosswise, searched state by state: whatever comes first, they end in one cluster.
+//! A model of nodes that meet each other crosswise, searched state by state: in any order of
+//! events, they end in one cluster.
 //!
 //! ```text
 //!   order: a meets b ─► both are free: judged ─► one joins where the other is
 //!                                             └► a founder is told that its cluster gives way ─► member after member ─► itself
 //! ```
 //!
-//! What decides is the code of the room, [`cluster::meeting::judge`]. Around it stands what the server does (`server`'s `meeting` and
-//! `merging`): a node meets one other at a time, and who joins asks at a node until that is of a cluster, whichever it is then.
-//! Not modelled: nodes that are lost on the way, which have to be met again.
+//! The decisions are the room's own code, [`cluster::meeting::judge`]. The model adds what the
+//! server does (`server`'s `meeting` and `merging`): a node meets one other node at a time, and a
+//! joining node asks another node until that one is in a cluster, whichever it is then. Not
+//! modelled: nodes that are lost on the way, which have to be met again.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -18,25 +20,25 @@ use cluster::NodeId;
 use cluster::meeting::{Meeting, Side, judge};
 use stateright::{Checker as _, Model, Property};
 
-/// What may be done wrongly.
+/// A mistake that can be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mistake {
     None,
-    /// The cluster of whoever asks gives way.
+    /// The asker's cluster always gives way.
     AskersGivesWay,
     /// The founder is the first to leave.
     FounderFirst,
-    /// Who joins a cluster that gives way already is not told.
+    /// A node that joins a cluster which already gives way is not notified.
     MembersOnce,
 }
 
-/// What a node is busy with: it meets nobody else meanwhile.
+/// What a node is busy with: it meets no other node meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Busy {
     No,
-    /// It joins where that node is.
+    /// It joins the cluster of that node.
     Joins(usize),
-    /// Its cluster gives way to that of this node; who was in it when that began.
+    /// Its cluster gives way to that of this node; the set holds the members when that began.
     GivesWay(usize, BTreeSet<usize>),
 }
 
@@ -45,9 +47,9 @@ struct State {
     /// The founder of each node's cluster.
     clusters: Vec<Option<usize>>,
     busy: Vec<Busy>,
-    /// Who is to meet whom.
+    /// The pairs of nodes that are ordered to meet.
     orders: BTreeSet<(usize, usize)>,
-    /// Founders that are told, and by which node's cluster theirs is to be replaced.
+    /// Founders that are notified, each with the node whose cluster replaces theirs.
     told: BTreeSet<(usize, usize)>,
 }
 
@@ -83,7 +85,8 @@ impl Meetings {
         }
     }
 
-    /// Who is to leave a cluster that gives way before its founder.
+    /// Whether all members that have to leave before the founder have left a cluster that gives
+    /// way.
     fn is_left(&self, state: &State, founder: usize, told: &BTreeSet<usize>) -> bool {
         let mut members = (0..self.nodes).filter(|node| state.clusters[*node] == Some(founder));
         self.mistake == Mistake::FounderFirst
@@ -214,7 +217,7 @@ impl Model for Meetings {
 
 const ONE: &str = "where nothing is left to be done there is one cluster";
 
-/// Everybody meets the next one, in this order.
+/// Orders each node to meet the next one, in this order.
 fn ring(order: &[usize]) -> Vec<(usize, usize)> {
     let next = order.iter().cycle().skip(1);
     order.iter().copied().zip(next.copied()).collect()
@@ -250,7 +253,7 @@ fn nodes_that_meet_crosswise_are_one_cluster_in_the_end() {
         assert_eq!(search(4, orders, Mistake::None), None);
     }
     assert_eq!(search(3, everybody(3), Mistake::None), None);
-    // Two clusters meet when each is there already.
+    // Two clusters meet when both exist already.
     assert_eq!(search(4, vec![(2, 0), (3, 1), (3, 2)], Mistake::None), None);
 }
 

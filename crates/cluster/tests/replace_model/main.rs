@@ -1,5 +1,6 @@
-//! A model of a shard that gets one more copy, of an even number of which one is lost, from a shard that has one to spare: both are at
-//! quorum, and one entry of the control group changes both.
+//! A model of a shard with an even number of copies, one of which is lost, that gets another copy
+//! from a shard that can spare one. Both are quorum shards, and one entry of the control group
+//! changes both.
 //!
 //! ```text
 //!   needs {primary, lost}         ── take ──► {primary, lost, spare}
@@ -7,12 +8,15 @@
 //!                                                └─ then the spare one forgets what it has of it, and follows the other primary
 //! ```
 //!
-//! Right after it the lost one may be removed: `{primary, spare}`, old set `{primary, lost, spare}`.
+//! Directly afterwards the lost one may be removed: `{primary, spare}`, old set `{primary, lost,
+//! spare}`.
 //!
-//! Beside that, what goes on in shards at quorum: writes, copies, replies when each set has a quorum, seals, promotions of who has
-//! most, offices that begin with a term frame, restarts. Nodes are cut off and back at any moment. An entry finds the epochs that it
-//! was proposed for, or changes nothing. A copy answers a seal with what it has in one piece. Time and leases are not in the model
-//! (`failover_model` has them): a primary replies when its log is committed.
+//! Meanwhile quorum shards work as usual: writes, copies, replies when each set has a quorum,
+//! seals, promotions of the member with the most, offices that begin with a term frame, restarts.
+//! Nodes are cut off and reconnected at any moment. An entry finds the epochs for which it was
+//! proposed, or changes nothing. A copy answers a seal with its log in one step. There are no times
+//! and leases in the model (`failover_model` has them): a primary replies when its log is
+//! committed.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -32,17 +36,18 @@ enum Mistake {
     None,
     /// An odd number of copies grows without an old set.
     OddSetGrown,
-    /// A primary that is one no more counts new members as its own.
+    /// A former primary counts new members as its own.
     OfficeKept,
     /// A member is removed without an old set.
     RemovedAtOnce,
     /// A change ends before a quorum has what the primary had.
     EndedTooSoon,
-    /// A promotion is applied though the shard has changed since its members were sealed.
+    /// A promotion is applied although the shard has changed since its members were sealed.
     AppliedUnchecked,
-    /// The shard that gives has its new members alone at once.
+    /// The giving shard has only its new members at once, without an old set.
     GivenAtOnce,
-    /// The spare one forgets what it has before that change has ended, and answers seals of that shard still.
+    /// The spare copy forgets its data before that change has ended, and still answers seals of
+    /// that shard.
     ForgotTooSoon,
 }
 
@@ -61,10 +66,10 @@ enum Step {
     TakeOffice(usize),
     Propose,
     Take,
-    /// The lost one leaves the shard that got a copy.
+    /// The lost copy leaves the shard that got a copy.
     Remove,
     Finish(usize),
-    /// What the spare one has is of its new shard from here on: nothing.
+    /// The spare copy is of its new shard from here on, and empty.
     Change,
 }
 
@@ -75,9 +80,9 @@ struct Taking {
     restarts_max: u8,
     /// The shard that needs a copy has one more: an odd number.
     is_odd: bool,
-    /// A removal comes right after it.
+    /// A removal follows directly.
     has_next: bool,
-    /// Who may be cut off.
+    /// The nodes that may be cut off.
     unsteady: &'static [usize],
 }
 
@@ -86,7 +91,7 @@ impl Taking {
         self.mistake == mistake
     }
 
-    /// What the primary had when it knew of the change is on a quorum of each set.
+    /// Whether what the primary had when it knew of the change is on a quorum of each set.
     fn is_settled(&self, state: &State, id: usize) -> bool {
         let shard = &state.shards[id];
         let at = shard.primary;
@@ -97,7 +102,7 @@ impl Taking {
         knows && (has_all || self.is(Mistake::EndedTooSoon))
     }
 
-    /// The spare one may go over: its old shard does without it.
+    /// Whether the spare copy may change over: its old shard does without it.
     fn may_change(&self, state: &State) -> bool {
         let node = &state.nodes[SPARE];
         let known = &state.history[usize::from(node.epoch)];
@@ -109,7 +114,7 @@ impl Taking {
         node.of == GIVES && is_taken && !is_counted
     }
 
-    /// Where a node's log ends.
+    /// Returns where a node's log ends.
     fn told(state: &State, at: usize) -> (u8, u8) {
         let log = &state.nodes[at].log;
         (log.last().map_or(0, |frame| frame.0), end(log))
@@ -185,7 +190,7 @@ impl Taking {
         Some(())
     }
 
-    /// The entry.
+    /// Applies the entry.
     fn take(&self, state: &mut State) -> Option<()> {
         let epochs = state.proposed.take()?;
         if epochs != [state.shards[NEEDS].epoch, state.shards[GIVES].epoch] {
@@ -230,7 +235,7 @@ impl Taking {
                 steps.push(Step::Restart(at));
             }
         }
-        // What others know makes no difference.
+        // What the other nodes know makes no difference.
         let acts = node.office > 0 || at == SPARE;
         if acts && node.epoch < state.index() && !state.cut.contains(&at) {
             steps.push(Step::Learn(at));
@@ -396,11 +401,11 @@ const KEPT: &str = "nothing that was answered is lost";
 #[derive(Clone, Copy, Debug)]
 enum Where {
     Needs,
-    /// The same with another write.
+    /// The same with one more write.
     Longer,
-    /// The same, and a removal right after it.
+    /// The same, with a removal directly afterwards.
     Next,
-    /// The same where it has an odd number of copies.
+    /// The same with an odd number of copies.
     Odd,
     Gives,
     Both,
@@ -460,7 +465,7 @@ fn a_copy_goes_over_while_both_shards_fail_over() {
     println!("{} states", checker.unique_state_count());
 }
 
-/// Of the search over both shards, which has more.
+/// Maximum number of states in the search over both shards, which has more.
 const STATES_MAX: usize = 8_000_000;
 
 fn assert_found(mistakes: &[(Mistake, Where)]) {

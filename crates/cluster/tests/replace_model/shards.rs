@@ -1,10 +1,11 @@
-//! What the model is about: nodes with logs, and two shards as the control group has them.
+//! The state of the model: nodes with logs, and two shards as the control group sees them.
 
 use std::collections::BTreeSet;
 
 pub(crate) const NODES: usize = 6;
-/// The primary of the shard that needs a copy, who is lost there, who goes over, the primary of the shard that gives, another copy
-/// there, and another one of an odd number where it is needed.
+/// The primary of the shard that needs a copy, the member lost there, the member that changes over,
+/// the primary of the giving shard, another member there, and one more member if the needing shard
+/// has an odd number.
 pub(crate) const PRIMARY: usize = 0;
 pub(crate) const LOST: usize = 1;
 pub(crate) const SPARE: usize = 2;
@@ -22,12 +23,12 @@ type Sets = (Set, Option<Set>);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Node {
-    /// Of which shard its log is.
+    /// The shard of its log.
     pub(crate) of: usize,
     pub(crate) log: Vec<Frame>,
     pub(crate) seal: u8,
     pub(crate) office: u8,
-    /// What the others have acknowledged to it in this office.
+    /// What the other nodes have acknowledged to it in this office.
     pub(crate) acked: [u8; NODES],
     /// The newest control state that it has applied.
     pub(crate) epoch: u8,
@@ -36,7 +37,7 @@ pub(crate) struct Node {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Shard {
     pub(crate) term: u8,
-    /// The last entry about it.
+    /// The last entry about the shard.
     pub(crate) epoch: u8,
     pub(crate) primary: usize,
     pub(crate) promised: u8,
@@ -44,7 +45,7 @@ pub(crate) struct Shard {
     pub(crate) old: Option<Set>,
     /// What the primary had when it knew of the change.
     pub(crate) wanted: Option<u8>,
-    /// The term that is sealed for, at which epoch, and who answered.
+    /// The term and epoch of the present seal, and the answers.
     pub(crate) sealing: Option<(u8, u8)>,
     pub(crate) answers: [Option<Frame>; NODES],
     pub(crate) answered: Vec<Frame>,
@@ -55,11 +56,11 @@ pub(crate) struct Shard {
 pub(crate) struct State {
     pub(crate) nodes: Vec<Node>,
     pub(crate) shards: [Shard; SHARDS],
-    /// Which nodes talk to nobody.
+    /// Nodes that reach no other node.
     pub(crate) cut: Set,
-    /// Members and old members of both after each entry.
+    /// Members and old members of both shards after each entry.
     pub(crate) history: Vec<[Sets; SHARDS]>,
-    /// The epochs that the entry was proposed for.
+    /// The epochs for which the entry was proposed.
     pub(crate) proposed: Option<[u8; SHARDS]>,
     pub(crate) is_taken: bool,
     pub(crate) is_narrowed: bool,
@@ -80,19 +81,19 @@ impl State {
         !self.cut.contains(&a) && !self.cut.contains(&b)
     }
 
-    /// The newest entry.
+    /// Returns the index of the newest entry.
     pub(crate) fn index(&self) -> u8 {
         u8::try_from(self.history.len() - 1).unwrap_or(u8::MAX)
     }
 
-    /// Remembers the members as they are.
+    /// Records the present members.
     pub(crate) fn note(&mut self) {
         let sets = |shard: &Shard| (shard.members.clone(), shard.old.clone());
         self.history
             .push([NEEDS, GIVES].map(|id| sets(&self.shards[id])));
     }
 
-    /// An entry has changed these shards.
+    /// Notes that an entry has changed these shards.
     pub(crate) fn changed(&mut self, ids: &[usize]) {
         self.note();
         let index = self.index();
@@ -101,7 +102,7 @@ impl State {
         }
     }
 
-    /// Up to where a quorum of each set has the log of a primary, by what they have acknowledged.
+    /// Returns up to where a quorum of each set has a primary's log, by their acknowledgements.
     pub(crate) fn on_quorum(&self, at: usize, members: &Set, old: Option<&Set>) -> u8 {
         let node = &self.nodes[at];
         let of_set = |set: &Set| {
@@ -117,7 +118,7 @@ impl State {
         sets.map(of_set).min().unwrap_or(0)
     }
 
-    /// Up to where a primary counts its log as committed, by the members that it knows.
+    /// Returns up to where a primary counts its log as committed, by the members that it knows.
     pub(crate) fn committed(&self, at: usize) -> u8 {
         let node = &self.nodes[at];
         let (members, old) = &self.history[usize::from(node.epoch)][node.of];
@@ -129,7 +130,7 @@ impl State {
         }
     }
 
-    /// Whether enough have answered a seal, of the members at the epoch that it names.
+    /// Whether enough members have answered a seal, by the membership at its epoch.
     fn suffices(&self, id: usize, epoch: u8) -> bool {
         let shard = &self.shards[id];
         let (members, old) = &self.history[usize::from(epoch)][id];
@@ -146,7 +147,7 @@ impl State {
         shard.members.iter().chain(old).copied().collect()
     }
 
-    /// The member that has most; nobody where one that is a member no more has more.
+    /// Returns the member that has most, or `None` if a former member has more.
     pub(crate) fn chosen(&self, id: usize, is_checked: bool) -> Option<usize> {
         let shard = &self.shards[id];
         let (_, epoch) = shard.sealing?;
@@ -168,7 +169,8 @@ impl State {
         node.of == id && node.office > 0 && node.office == shard.term
     }
 
-    /// A node hears of the newest entry. With members it knows the term: who is primary no more does not count them.
+    /// Delivers the newest entry to a node. It learns members and term together: a former primary
+    /// does not count the new members.
     pub(crate) fn learn(&mut self, at: usize, leaves_office: bool) {
         let index = self.index();
         let node = &mut self.nodes[at];
@@ -183,7 +185,8 @@ impl State {
         }
     }
 
-    /// The log goes on at another node by one frame, or is rewound to where both are the same, and that is acknowledged.
+    /// Extends another node's log by one frame, or rewinds it to the common part, and acknowledges
+    /// that.
     pub(crate) fn copy(&mut self, from: usize, to: usize) -> Option<()> {
         let (term, log) = (self.nodes[from].office, self.nodes[from].log.clone());
         let node = &mut self.nodes[to];

@@ -1,4 +1,4 @@
-//! The end that has the slot: the steps of `server`'s `migration::source`.
+//! The end that gives the slot: the steps of `server`'s `migration::source`.
 
 use std::collections::VecDeque;
 
@@ -58,7 +58,7 @@ impl SlotMoves {
         Some(())
     }
 
-    /// The link has ended, or the job was cancelled.
+    /// Handles the end of the link, or the cancellation of the job.
     fn give_up(&self, state: &mut State, at: usize) -> Option<()> {
         let is_final = match state.nodes[at].source?.stage {
             Stage::Proposed(_) => !self.is(Mistake::AnswerNotAwaited),
@@ -80,7 +80,7 @@ impl SlotMoves {
         let node = &mut state.nodes[at];
         let source = node.source.as_mut()?;
         source.stage = match (reply, source.stage) {
-            // Who looked at the slots before is waited for.
+            // Waits for requests that looked at the slots before.
             (Reply::Ready, Stage::Begun) if node.admitted.is_none() => {
                 node.log.clear();
                 Stage::Copying
@@ -208,7 +208,7 @@ fn send(state: &mut State, at: usize) -> Option<()> {
     Some(())
 }
 
-/// The answer to the mark takes too long: writes go on until it is there.
+/// Handles an answer to the mark that takes too long: writes continue until it comes.
 fn mark_is_late(state: &mut State, at: usize) -> Option<()> {
     let node = &mut state.nodes[at];
     let source = at_stage(&mut node.source, Stage::Marked)?;
@@ -233,7 +233,7 @@ fn hear_group(state: &mut State, at: usize) -> Option<()> {
     Some(())
 }
 
-/// The attempt of a source ends: whatever waits goes on.
+/// Ends a source's attempt: all waiting requests continue.
 fn give_up(state: &mut State, at: usize) {
     let node = &mut state.nodes[at];
     node.leaving = Leaving::Nothing;

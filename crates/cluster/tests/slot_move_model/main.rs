@@ -6,13 +6,14 @@
 //!   whatever ends, breaks, is late, is started anew or is given another term, at any moment
 //! ```
 //!
-//! What decides is the code of the room: [`cluster::moves`], [`cluster::ControlState::apply`] and the member's part that takes
-//! an office. Around it stands what the server does, in the order in which it does it (`server`'s `migration`). The slot holds a
-//! list to which each write appends: what is lost, or there twice, shows.
+//! The decisions are the room's own code: [`cluster::moves`], [`cluster::ControlState::apply`] and
+//! the member's part that takes office. The model adds what the server does, in the same order
+//! (`server`'s `migration`). The slot holds a list to which each write appends: a lost or
+//! duplicated write shows.
 //!
-//! Not modelled: copies of a shard besides its primary (a promotion gives the same node another term), several slots, expiry.
-//! The small sizes run in the gate; `cargo test -p cluster --release --test slot_move_model -- --ignored --nocapture` searches
-//! further.
+//! Not modelled: copies of a shard besides its primary (a promotion gives the same node another
+//! term), several slots, expiry. The small sizes run in the gate; `cargo test -p cluster --release
+//! --test slot_move_model -- --ignored --nocapture` searches further.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -37,10 +38,10 @@ const NOTHING: Budget = Budget {
     cleanings: 0,
 };
 
-/// A search that would go on for longer ends.
+/// Maximum number of states, at which a search ends.
 const STATES_MAX: usize = 12_000_000;
 
-/// What runs through the search without a fault; how many states there are.
+/// Searches without a mistake and checks that nothing is broken. Returns the number of states.
 fn search(budget: Budget) -> usize {
     let checker = SlotMoves::new(Mistake::None, budget)
         .checker()
@@ -56,7 +57,7 @@ fn search(budget: Budget) -> usize {
     checker.unique_state_count()
 }
 
-/// The property that a planted mistake breaks.
+/// Returns the property that a planted mistake breaks.
 fn broken(mistake: Mistake, budget: Budget) -> Option<&'static str> {
     let checker = SlotMoves::new(mistake, budget)
         .checker()
@@ -175,7 +176,7 @@ const SERVED: &str = "one node serves";
 const ONCE: &str = "what was acknowledged is there once";
 const OWN: &str = "nobody removes its own";
 
-/// The mistake is found, as one of these; and without it there is nothing to find.
+/// Checks that the mistake breaks one of these properties, and that nothing is broken without it.
 fn assert_found(mistake: Mistake, budget: Budget, expected: &[&str]) {
     let found = broken(mistake, budget);
     let is_expected = found.is_some_and(|found| expected.contains(&found));

@@ -1,5 +1,5 @@
-//! What the model is a model of: two nodes, each the primary and only copy of a shard, one slot, the link of a move each way,
-//! and the group with what was proposed to it.
+//! The state of the model: two nodes, each the primary and only copy of a shard, one slot, a link
+//! for a move each way, and the group with its proposals.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -16,15 +16,15 @@ use cluster::{
 pub(crate) const SLOT: &[SlotRange] = &[(7, 7)];
 pub(crate) const NODES: [NodeId; 2] = [NodeId([1; 20]), NodeId([2; 20])];
 pub(crate) const SHARDS: [ShardId; 2] = [ShardId(1), ShardId(2)];
-/// What the slot has before anything happens.
+/// The slot's initial content.
 pub(crate) const FIRST_WRITE: u8 = 0;
 
-/// The state of the group, or what a node knows of it. Two are the same here where the slot and the shards are.
+/// The state of the group, or a node's view of it. Two are equal here if their slot and shards are.
 #[derive(Clone)]
 pub(crate) struct View(Arc<ControlState>);
 
 impl View {
-    /// Two nodes in a cluster; the first has the slot.
+    /// Returns a state with two nodes in a cluster, the first of which has the slot.
     pub(crate) fn first() -> Self {
         let mut state = ControlState::default();
         let record = NodeRecord {
@@ -63,13 +63,13 @@ impl View {
         &self.0
     }
 
-    /// Which node has the slot.
+    /// Returns the node that has the slot.
     pub(crate) fn owner(&self) -> Option<usize> {
         let owner = self.0.slots.owner(SLOT[0].0)?;
         SHARDS.iter().position(|shard| *shard == owner)
     }
 
-    /// The term and epoch of a node's shard.
+    /// Returns the term and epoch of a node's shard.
     pub(crate) fn shard(&self, node: usize) -> (u64, u64) {
         let shard = self.0.shards.get(&SHARDS[node]);
         shard.map_or((0, 0), |shard| (shard.term, shard.epoch))
@@ -79,7 +79,7 @@ impl View {
         self.0.index
     }
 
-    /// An entry is committed.
+    /// Commits an entry.
     pub(crate) fn apply(&mut self, request: u8, entry: Entry) -> Applied {
         let request = RequestId([request; 16]);
         let mut state = ControlState::clone(&self.0);
@@ -114,7 +114,7 @@ impl std::fmt::Debug for View {
     }
 }
 
-/// What is said by the source, ...
+/// Messages of the source, ...
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Message {
     Begin,
@@ -124,7 +124,7 @@ pub(crate) enum Message {
     Moved,
 }
 
-/// ... and by the target.
+/// ... and of the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Reply {
     Ready,
@@ -138,14 +138,14 @@ pub(crate) struct Link {
     pub(crate) back: VecDeque<Reply>,
 }
 
-/// What the log of the source says of the slot.
+/// An effect about the slot in the source's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Effect {
     Push(u8),
     Flush,
 }
 
-/// What waits of requests about the slot at its source.
+/// Which requests about the slot wait at its source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Leaving {
     #[default]
@@ -156,21 +156,21 @@ pub(crate) enum Leaving {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Stage {
-    /// The target gets ready.
+    /// The target prepares.
     Begun,
-    /// It is; the log is read from here.
+    /// The target is ready; the log is read from here.
     Copying,
-    /// What was there at the cut was sent; the log is sent behind it.
+    /// The content at the cut was sent; the log is sent behind it.
     CatchingUp,
     /// Writes wait.
     Pausing,
-    /// The rest was sent, and the mark.
+    /// The remaining log was sent, and the mark.
     Marked,
-    /// The answer to the mark took too long: writes go on.
+    /// The answer to the mark took too long: writes continue.
     Late,
-    /// Everything waits.
+    /// All requests wait.
     Given,
-    /// No database was emptied since the mark was sent.
+    /// No database was flushed since the mark was sent.
     Looked,
     /// The entry was proposed.
     Proposed(u8),
@@ -182,37 +182,37 @@ pub(crate) enum Stage {
 pub(crate) struct Source {
     pub(crate) stage: Stage,
     pub(crate) ends: Ends,
-    /// So much of the log was sent, or is in the copy.
+    /// How much of the log was sent, or is in the copy.
     pub(crate) sent: usize,
     pub(crate) flushes: u8,
 }
 
-/// Of the end that gets the slot.
+/// State of the end that gets the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum TakingIn {
     Staging {
         flushes: u8,
     },
-    /// The mark was answered: the slot may be this node's at any time.
+    /// The mark was answered: the slot may become this node's at any time.
     Handed {
         flushes: u8,
     },
-    /// The source said that it is.
+    /// The source reported that it is.
     Told,
-    /// The link has ended: nobody knows.
+    /// The link has ended: the outcome is unknown.
     Unknown,
-    /// The group was asked to have no move come any more.
+    /// The group was asked to end all earlier moves.
     Ending(u8),
 }
 
-/// Who removes keys that are another node's.
+/// State of the removal of keys that belong to another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Remover {
-    /// The slot went away.
+    /// The slot was lost.
     Wanted,
-    /// The group was asked to have no move come any more.
+    /// The group was asked to end all earlier moves.
     Ending(u8),
-    /// It is known whose the slot is.
+    /// The slot's owner is known.
     Looked { is_lost: bool },
 }
 
@@ -223,17 +223,17 @@ pub(crate) struct Node {
     pub(crate) has_lease: bool,
     /// The term of the last frame of its log.
     pub(crate) log_term: u64,
-    /// What the slot has here: writes append to it.
+    /// The slot's content here: writes append to it.
     pub(crate) data: Vec<u8>,
-    /// So much of it outlives the process.
+    /// How much of it outlives the process.
     pub(crate) durable: usize,
-    /// A write that was let through and has not begun.
+    /// A write that was admitted and has not begun.
     pub(crate) admitted: Option<u8>,
     pub(crate) leaving: Leaving,
-    /// Nothing is emptied: the keys are here, and the slot may be this node's.
+    /// Whether no database may be flushed: the keys are here, and the slot may be this node's.
     pub(crate) is_taking: bool,
     pub(crate) flushes: u8,
-    /// What was logged of the slot since the move began that reads it.
+    /// Effects on the slot that were logged since the move that reads them began.
     pub(crate) log: Vec<Effect>,
     pub(crate) source: Option<Source>,
     pub(crate) taking_in: Option<TakingIn>,
@@ -261,7 +261,7 @@ impl Node {
         }
     }
 
-    /// The process ends, and is started from what is on disk: some state of the group, and the log.
+    /// Ends the process and starts it from what is on disk: some state of the group, and the log.
     pub(crate) fn restart(&mut self, at: usize, known: &View) {
         let mut data = std::mem::take(&mut self.data);
         data.truncate(self.durable);
@@ -285,11 +285,11 @@ pub(crate) enum Ask {
 pub(crate) struct Asked {
     pub(crate) ask: Ask,
     pub(crate) is_waited_for: bool,
-    /// Whether it changed the state.
+    /// Whether the entry changed the state.
     pub(crate) answer: Option<bool>,
 }
 
-/// What may still happen.
+/// The events that may still happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Budget {
     pub(crate) attempts: u8,
@@ -298,10 +298,10 @@ pub(crate) struct Budget {
     pub(crate) restarts: u8,
     pub(crate) lost_leases: u8,
     pub(crate) promotions: u8,
-    /// Links that break, and jobs that are cancelled.
+    /// Broken links, and cancelled jobs.
     pub(crate) breaks: u8,
     pub(crate) late_marks: u8,
-    /// Removals that nobody asked for.
+    /// Removals that no operator asked for.
     pub(crate) cleanings: u8,
 }
 
@@ -313,12 +313,12 @@ pub(crate) struct State {
     pub(crate) nodes: [Node; 2],
     /// The link of the move whose source is that node.
     pub(crate) links: [Link; 2],
-    /// What the slot has, by what was acknowledged.
+    /// The slot's content according to acknowledged writes.
     pub(crate) truth: Vec<u8>,
     pub(crate) budget: Budget,
-    /// Keys were removed at who has the slot.
+    /// Whether the owner of the slot removed its keys.
     pub(crate) removed_own: bool,
-    /// A write was acknowledged by who does not have the slot.
+    /// Whether a node that does not own the slot acknowledged a write.
     pub(crate) written_elsewhere: bool,
 }
 
@@ -352,7 +352,7 @@ impl State {
         self.requests
     }
 
-    /// The answer to a request, once: nobody waits for it after that.
+    /// Takes the answer to a request: no request waits for it afterwards.
     pub(crate) fn answer(&mut self, request: u8) -> Option<bool> {
         let answer = self.asked.get(&request)?.answer?;
         self.asked.remove(&request);

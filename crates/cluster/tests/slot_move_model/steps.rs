@@ -1,4 +1,4 @@
-//! What may happen, and what becomes of the state.
+//! The possible steps, and their effects on the state.
 
 use cluster::member::{Action, Member};
 use cluster::moves;
@@ -10,49 +10,50 @@ use crate::state::{
     TakingIn, View,
 };
 
-/// A mistake that is planted, to see that the properties find it.
+/// A mistake that is planted to verify that the properties detect it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mistake {
     None,
-    /// The slot is handed over before the rest of the log was sent.
+    /// The slot is handed over before the remaining log was sent.
     RestNotSent,
-    /// Who was let through before writes wait is not waited for.
+    /// Writes that were admitted before writes wait are not awaited.
     WriterNotAwaited,
-    /// Writes go on at the source while the move is proposed.
+    /// Writes continue at the source while the move is proposed.
     WritesGoOn,
-    /// Reads do.
+    /// Reads continue there.
     ReadsGoOn,
-    /// The source serves the slot again when an answer of the group does not come.
+    /// The source serves the slot again if the group's answer does not come.
     AnswerNotAwaited,
-    /// The source ends the wait before it knows whose the slot is.
+    /// The source ends the wait before it knows the slot's owner.
     RoutesNotAwaited,
-    /// The target serves the slot when it has all of it.
+    /// The target serves the slot as soon as it has all of it.
     ServesBeforeEntry,
-    /// The target answers the mark before what it has is durable.
+    /// The target answers the mark before its data is durable.
     DoneBeforeDurable,
-    /// What the copy has is sent again from the log.
+    /// Effects that the copy contains are sent again from the log.
     GenerationNotLookedAt,
-    /// The target keeps what an earlier attempt left.
+    /// The target keeps the remains of an earlier attempt.
     StagedIsKept,
-    /// It is not looked whether a database was emptied since the mark was sent.
+    /// There is no check whether a database was flushed since the mark was sent.
     NoLookAtFlushes,
-    /// A database is emptied at the source between that look and the proposal, or later.
+    /// A database is flushed at the source between that check and the proposal, or later.
     FlushWhileGiven,
-    /// A database is emptied at the target while the slot may become its own.
+    /// A database is flushed at the target while the slot may become its own.
     FlushWhileTaking,
-    /// A target that knows nothing looks whose the slot is, and a move may come still.
+    /// A target that does not know the outcome looks up the slot's owner while a move may still be
+    /// applied.
     NoEndOfMoves,
-    /// So does who removes keys after a start.
+    /// The removal of keys after a start does the same.
     CleansWithoutEnd,
-    /// What a node knows of whose slots are, as it was started, decides what it removes.
+    /// A restarted node decides by its own view of the slot owners what it removes.
     RemovesByRoutes,
     /// Keys are removed while the slot is taken in again.
     RemovesBesideStaging,
-    /// Who was started anew goes on in the office that it had.
+    /// A restarted node continues in its former office.
     OfficeAgain,
-    /// A source begins that is in no office, or in that of an older term.
+    /// A source begins that is not in office, or in office of an older term.
     BeginsOutOfOffice,
-    /// The entry names the shards as they are when it is proposed.
+    /// The entry names the shards as they are at the time of the proposal.
     EndsOfProposal,
 }
 
@@ -110,7 +111,7 @@ impl SlotMoves {
         self.mistake == mistake
     }
 
-    /// The term in which a node says that it is in office.
+    /// Returns the term in which a node states that it is in office.
     pub(crate) fn office(&self, state: &State, at: usize) -> u64 {
         match self.is(Mistake::BeginsOutOfOffice) {
             true => state.group.shard(at).0,
@@ -125,7 +126,8 @@ impl SlotMoves {
         node.office > 0 && node.has_lease && (node.view.owner() == Some(at) || is_early)
     }
 
-    /// One thing at a time takes the slot in or removes its keys.
+    /// Whether the slot is being taken in or its keys are being removed: only one happens at a
+    /// time.
     fn is_claimed(&self, node: &Node) -> bool {
         let removes = node
             .remover
@@ -138,7 +140,7 @@ impl SlotMoves {
         self.serves(state, at) && state.nodes[at].leaving < Leaving::All
     }
 
-    /// Requests, and what empties databases.
+    /// Handles requests, and flushes of databases.
     fn serve(&self, state: &mut State, step: Step) -> Option<()> {
         match step {
             Step::Admit(at) => {
@@ -187,7 +189,7 @@ impl SlotMoves {
         Some(())
     }
 
-    /// The group, offices and faults.
+    /// Handles the group, offices and faults.
     fn govern(&self, state: &mut State, step: Step) -> Option<()> {
         match step {
             Step::Commit(request) => commit(state, request)?,
@@ -254,7 +256,8 @@ impl SlotMoves {
         Some(())
     }
 
-    /// A node takes up the newest state; the member's part says whether that gives it an office.
+    /// Delivers the newest state to a node; the member's part decides whether that gives it an
+    /// office.
     fn learn(&self, state: &mut State, at: usize) -> Option<()> {
         let node = &mut state.nodes[at];
         if node.view.index() == state.group.index() && node.office > 0 {
@@ -278,7 +281,7 @@ impl SlotMoves {
         Some(())
     }
 
-    /// The end that gets the slot.
+    /// Handles the end that gets the slot.
     fn take(&self, state: &mut State, step: Step) -> Option<()> {
         match step {
             Step::HearSource(at) => self.hear_source(state, at)?,
@@ -311,7 +314,7 @@ impl SlotMoves {
                 let is_own = moves::is_own(state.group.state(), NODES[at], SLOT);
                 self.settled(state, at, is_own);
             }
-            // It waits a while only until it serves the slot.
+            // It waits for a limited time until it serves the slot.
             Step::Served(at) => {
                 if state.nodes[at].taking_in != Some(TakingIn::Told) {
                     return None;
@@ -376,7 +379,7 @@ impl SlotMoves {
         }
     }
 
-    /// What was copied is removed, where this node does not take the slot for its own.
+    /// Removes what was copied, unless this node owns the slot.
     fn undo(&self, state: &mut State, at: usize) {
         let node = &mut state.nodes[at];
         (node.taking_in, node.is_taking) = (None, false);
@@ -385,7 +388,7 @@ impl SlotMoves {
         }
     }
 
-    /// Keys that are another node's are removed.
+    /// Removes keys that belong to another node.
     fn clean(&self, state: &mut State, step: Step) -> Option<()> {
         let is_lost =
             |view: &View, at: usize| !moves::lost(view.state(), NODES[at], SLOT).is_empty();
@@ -440,7 +443,7 @@ fn remove(state: &mut State, at: usize) {
     node.durable = 0;
 }
 
-/// What was proposed is committed, however long ago that was.
+/// Commits a proposal, however old.
 fn commit(state: &mut State, request: u8) -> Option<()> {
     let asked = state.asked.get_mut(&request)?;
     if asked.answer.is_some() {
@@ -465,7 +468,7 @@ impl Model for SlotMoves {
         vec![State::first(&self.first, self.budget)]
     }
 
-    /// All that can be thought of: what is not possible changes nothing.
+    /// All conceivable steps: an impossible one changes nothing.
     fn actions(&self, state: &State, steps: &mut Vec<Step>) {
         steps.extend(state.asked.keys().map(|request| Step::Commit(*request)));
         for at in 0..2 {

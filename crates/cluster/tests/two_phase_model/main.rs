@@ -1,4 +1,5 @@
-//! A model of writes that are atomic over two shards: two phases, with the decision in the log of the first shard.
+//! A model of writes that are atomic over two shards, with two phases and the decision in the first
+//! shard's log.
 //!
 //! ```text
 //!   coordinator ── prepare ─► first shard ── its frame is committed ─► prepare ─► second shard ── committed ─► decide at the first shard
@@ -6,11 +7,14 @@
 //!   second shard: Prepare │ Commit or Abort        as the first shard decided, told by the coordinator or asked for
 //! ```
 //!
-//! Both shards are at quorum: a failover keeps what is committed of a log, and any part of the rest. Each has one key, which a prepared
-//! transaction holds (an intent): who wants it waits. A coordinator may be gone at any moment, and what it has sent may arrive at any later one. A slot
-//! moves to another node as it stands. There is no time: whoever waits may lose patience at any moment.
+//! Both shards are quorum shards: a failover keeps the committed part of a log, and any part of the
+//! rest. Each has one key, which a prepared transaction holds (an intent); other transactions wait
+//! for it. A coordinator may be lost at any moment, and its messages may still be delivered at any
+//! later one. A slot moves to another node as it stands. There is no time: a waiting node may lose
+//! patience at any moment.
 //!
-//! The server has none of it: `docs/decisions/2026-11-27-atomic-writes-over-nodes-are-a-model.md`.
+//! The server has none of this:
+//! `docs/decisions/2026-11-27-atomic-writes-over-nodes-are-a-model.md`.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -25,19 +29,19 @@ const SECOND: usize = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mistake {
     None,
-    /// The coordinator takes a prepare frame for kept that is not committed.
+    /// The coordinator treats an uncommitted prepare frame as committed.
     PreparedEarly,
-    /// The second shard does what the first one has decided and not committed.
+    /// The second shard carries out an uncommitted decision of the first one.
     DecidedEarly,
-    /// The second shard gives up by itself.
+    /// The second shard aborts by itself.
     AbortedAlone,
-    /// The first shard takes a decision though it has given up.
+    /// The first shard accepts a decision although it has aborted.
     DecidedTwice,
     /// A failover forgets intents.
     IntentsForgotten,
     /// A slot moves while a transaction holds its key, without it.
     MovedWithoutIntents,
-    /// The coordinator answers when it has asked for the decision.
+    /// The coordinator replies as soon as it has asked for the decision.
     AnsweredEarly,
 }
 
@@ -52,7 +56,7 @@ enum Frame {
 struct Shard {
     log: Vec<Frame>,
     committed: usize,
-    /// Which transaction holds the key.
+    /// The transaction that holds the key.
     intent: Option<usize>,
 }
 
@@ -73,7 +77,7 @@ impl Shard {
         self.has(Frame::Prepare(transaction)) && !self.is_resolved(transaction)
     }
 
-    /// Commit or abort: the key is free again.
+    /// Commits or aborts: the key is free again.
     fn resolve(&mut self, frame: Frame, transaction: usize) {
         self.log.push(frame);
         if self.intent == Some(transaction) {
@@ -81,7 +85,7 @@ impl Shard {
         }
     }
 
-    /// The slot goes to another node: what is not resolved stays behind.
+    /// Gives the slot to another node: unresolved transactions stay behind.
     fn give_away(&mut self) {
         let resolved: Vec<bool> = (0..TRANSACTIONS)
             .map(|transaction| self.is_resolved(transaction))
@@ -93,7 +97,7 @@ impl Shard {
         (self.committed, self.intent) = (self.log.len(), None);
     }
 
-    /// Those that are prepared hold their keys again.
+    /// Prepared transactions hold their keys again.
     fn restore_intents(&mut self) {
         self.intent = (0..TRANSACTIONS).find(|transaction| self.is_prepared(*transaction));
     }
@@ -102,12 +106,12 @@ impl Shard {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Coordinator {
     is_gone: bool,
-    /// Prepares that were sent and are on their way, and that were answered.
+    /// Prepares that are in transit, and those that were answered.
     on_the_way: [bool; SHARDS],
     answered: [bool; SHARDS],
     asks_for_decision: bool,
     has_asked: bool,
-    /// The client has its OK.
+    /// Whether the client has its OK.
     is_done: bool,
 }
 
@@ -117,7 +121,7 @@ struct State {
     coordinators: [Coordinator; TRANSACTIONS],
     failovers: u8,
     moves: u8,
-    /// A read after an OK did not see it.
+    /// Whether a read after an OK did not see the write.
     is_stale: bool,
 }
 
@@ -133,7 +137,7 @@ enum Step {
     AbortAlone(usize),
     Gone(usize),
     Replicate(usize),
-    /// The new primary has so many frames.
+    /// The new primary has this number of frames.
     Failover(usize, usize),
     Move,
     Read(usize),
@@ -155,7 +159,7 @@ impl TwoPhases {
         let [first, second] = &state.shards;
         for at in 0..SHARDS {
             let shard = &state.shards[at];
-            // A transaction that the shard has given up finds its key free, and is refused.
+            // A transaction that the shard has aborted finds its key free, and is refused.
             if coordinator.on_the_way[at] && shard.intent.is_none_or(|held| held == transaction) {
                 steps.push(Step::Prepare(transaction, at));
             }
@@ -180,7 +184,7 @@ impl TwoPhases {
         if coordinator.asks_for_decision {
             steps.push(Step::Decide(transaction));
         }
-        // Of itself, or asked by the second shard.
+        // By itself, or asked by the second shard.
         if !first.is_resolved(transaction)
             && (first.is_prepared(transaction) || second.is_prepared(transaction))
         {
@@ -199,7 +203,7 @@ impl TwoPhases {
         }
     }
 
-    /// A step of a transaction.
+    /// Makes a step of a transaction.
     fn go_on(&self, state: &mut State, step: Step) {
         let State {
             shards,
@@ -218,7 +222,7 @@ impl TwoPhases {
             Step::Hear(transaction, at) => {
                 let coordinator = &mut coordinators[transaction];
                 coordinator.answered[at] = true;
-                // One after the other, in the order of shards: nobody waits in a circle.
+                // One after the other, in the order of shards: there is no circular wait.
                 coordinator.on_the_way[SECOND] |= at == FIRST;
             }
             Step::Ask(transaction) => {
@@ -377,7 +381,8 @@ const KEPT: &str = "what was answered is decided for good";
 const ORDER: &str = "both shards have transactions in one order";
 const FRESH: &str = "a read after the answer sees it";
 
-/// What the second shard has done is decided; and where it is decided, the second shard has done it or can do it.
+/// Whether the second shard carried out only decided transactions, and has carried out each decided
+/// one or is able to.
 fn is_whole(state: &State, transaction: usize) -> bool {
     let [first, second] = &state.shards;
     let (commit, abort) = (Frame::Commit(transaction), Frame::Abort(transaction));

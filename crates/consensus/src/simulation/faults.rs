@@ -1,10 +1,11 @@
-//! Random faults, one seed a run: cuts both ways and one way, power cuts, slow links, disks that are full or fail, a voter that is
-//! replaced by a new node.
+//! Random faults, one seed per run: cuts in both directions or one, power cuts, slow links, disks
+//! that are full or fail, a voter that is replaced by a new node.
 //!
-//! What is acknowledged stays, every node has the same state at the same index, and no index goes back; in the end all is well.
+//! Acknowledged entries remain, all nodes have the same state at the same index, and no index
+//! decreases; in the end the group works again.
 //!
-//! One seed: `CONSENSUS_SEED=7 cargo test -p consensus one_seed -- --nocapture`. The gate runs a few, and 1,000 in an optimised
-//! build when the rooms changed that this is about.
+//! One seed: `CONSENSUS_SEED=7 cargo test -p consensus one_seed -- --nocapture`. The gate runs a
+//! few, and 1,000 in an optimised build if the rooms under test changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,16 +19,16 @@ use super::{SimulatedDisk, World, has, number_of, proposal, total_of, write};
 use crate::Data;
 use crate::planted::{Bug, plant};
 
-/// Between two writes.
+/// Time between two writes.
 const PAUSE: Duration = Duration::from_millis(10);
-/// So many attempts to write while faults happen.
+/// Number of write attempts while faults happen.
 const WRITES: u64 = 250;
-/// Names of what is written at leaders that are cut off begin here.
+/// Names of entries written at leaders that are cut off begin here.
 const UNHEARD: u64 = 1_000_000;
-/// What a run takes until everything has to be well again.
+/// Time until the group must work again.
 const CALM: Duration = Duration::from_secs(4);
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Outcome {
     acknowledged: u64,
@@ -38,7 +39,7 @@ struct Outcome {
     state: Vec<u8>,
 }
 
-/// The states that were seen, by index.
+/// The observed states, by index.
 #[derive(Default)]
 struct Seen {
     by_index: BTreeMap<u64, Vec<u8>>,
@@ -46,7 +47,8 @@ struct Seen {
 }
 
 impl Seen {
-    /// Two nodes do not differ at one index; and no node goes back, but to what its disk kept when it is started anew.
+    /// Checks that nodes agree at each index, and that no index decreases, except to what the disk
+    /// kept at a restart.
     fn look(&mut self, seed: u64, world: &World) {
         for (id, node) in &world.nodes {
             let state = node.published.get();
@@ -75,7 +77,7 @@ struct Run {
     world: World,
     seen: Seen,
     outcome: Outcome,
-    /// A voter was replaced: its number is not used again.
+    /// Id of the next replacement voter: ids are not reused.
     next_id: u64,
 }
 
@@ -139,7 +141,7 @@ impl Run {
         wires.delay_us_max = 1_500;
     }
 
-    /// A voter is gone for good, and a node with another number and an empty disk takes its place.
+    /// Replaces a voter that is lost for good by a node with another id and an empty disk.
     async fn replace(&mut self, gone: u64) {
         let Some(leader) = self.world.leader().filter(|leader| *leader != gone) else {
             return;
@@ -162,7 +164,8 @@ impl Run {
         self.outcome.replaced += u64::from(matches!(changed, Ok(Ok(_))));
     }
 
-    /// A leader that is cut off takes entries of which nothing may be left once another one leads.
+    /// Writes to a leader that is cut off. None of these entries may remain once another node
+    /// leads.
     async fn write_where_nobody_hears(&self, number: u64) {
         if let Some(raft) = self.world.leader_cut_off() {
             let entry = Data(proposal(UNHEARD + number).encode());
@@ -217,7 +220,7 @@ fn run(seed: u64) -> Outcome {
     })
 }
 
-/// What was acknowledged is at every voter.
+/// Checks that every voter has the acknowledged entries.
 fn check_kept(run: &Run, acknowledged: &[u64]) {
     let seed = run.seed;
     let leader = run.world.leader().unwrap();

@@ -1,4 +1,5 @@
-//! How long until a change is known to all of a large group: three voters, and learners for the rest.
+//! How long a change takes to reach all nodes of a large group: three voters, and the rest
+//! learners.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use openraft_rt_sim::SimRuntime;
 
 use super::{Now as _, SimulatedDisk, World, write};
 
-/// Milliseconds of simulated time until all of `nodes` have each of some changes.
+/// Returns the milliseconds of simulated time until all of `nodes` have each of some changes.
 fn times(seed: u64, nodes: u64) -> Vec<u128> {
     SimRuntime::with_seed(seed).block_on(async move {
         let mut world = World::new(seed, 3).await;
@@ -40,7 +41,7 @@ fn times(seed: u64, nodes: u64) -> Vec<u128> {
     })
 }
 
-/// Of simulated time: a slow machine fails nothing.
+/// In simulated time: a slow machine does not make it fail.
 #[test]
 fn a_change_is_known_to_200_nodes_within_200_ms() {
     let times = times(1, 200);

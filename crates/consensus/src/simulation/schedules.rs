@@ -1,5 +1,5 @@
-//! Orders of events that random faults seldom meet: a voter is without its disk, or has forgotten its vote, at the one moment at
-//! which that costs an acknowledged entry.
+//! Sequences of events that random faults seldom produce: a voter loses its disk, or forgets its
+//! vote, at the moment at which that costs an acknowledged entry.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use openraft_rt_sim::SimRuntime;
 use super::{SimulatedDisk, World, has, write};
 use crate::planted::{Bug, plant};
 
-/// What an election takes at most, and a node to catch up.
+/// Maximum time for an election, and for a node to catch up.
 const CALM: Duration = Duration::from_secs(4);
-/// Less than one hop: what a candidate has won is seen before the next message is there.
+/// Less than one hop: a candidate's victory is seen before the next message is delivered.
 const MOMENT: Duration = Duration::from_micros(100);
 
-/// Three voters of which one leads, and what was acknowledged.
+/// Three voters, one of which leads, and the acknowledged entries.
 struct Run {
     world: World,
     acknowledged: Vec<u64>,
@@ -31,7 +31,7 @@ impl Run {
         }
     }
 
-    /// Who leads, and the two others.
+    /// Returns the leader and the two others.
     fn roles(&self) -> (u64, u64, u64) {
         let leader = self.world.leader().unwrap();
         let mut others = (1..=3).filter(|id| *id != leader);
@@ -54,7 +54,7 @@ impl Run {
         }
     }
 
-    /// All is well again: whether every voter has what was acknowledged.
+    /// Ends all faults. Returns whether every voter then has the acknowledged entries.
     async fn keeps_all(&self) -> bool {
         self.world.wires.lock().unwrap().cut.clear();
         SimRuntime::sleep(CALM).await;
@@ -66,10 +66,11 @@ impl Run {
     }
 }
 
-/// Entries are at the leader and one more voter when that one loses its disk. The leader is cut off: of the two that are left,
-/// neither has the entries.
+/// Entries are at the leader and one more voter when that voter loses its disk. The leader is cut
+/// off: neither of the remaining two has the entries.
 ///
-/// Who comes back without its disk has another number, and no vote. `is_number_used_again`: it has its old one.
+/// A node that comes back without its disk gets another id, and no vote. With
+/// `is_number_used_again` it keeps its old id.
 fn disk_is_lost(seed: u64, is_number_used_again: bool) -> bool {
     SimRuntime::with_seed(seed).block_on(async move {
         let mut run = Run::new(seed).await;
@@ -93,8 +94,9 @@ fn disk_is_lost(seed: u64, is_number_used_again: bool) -> bool {
     })
 }
 
-/// A voter gives its vote to a candidate, and has a power cut before the new leader's first entry reaches it. With the leader of
-/// before, which was cut off, it is a majority that acknowledges entries, unless it kept the vote.
+/// A voter gives its vote to a candidate, and loses power before the new leader's first entry
+/// reaches it. Unless it kept the vote, it forms a majority with the former leader, which was cut
+/// off, and acknowledges entries.
 fn vote_is_given_and_power_cut(seed: u64) -> bool {
     SimRuntime::with_seed(seed).block_on(async move {
         let mut run = Run::new(seed).await;
@@ -123,7 +125,7 @@ fn a_voter_without_its_disk_has_another_number() {
     for seed in 0..8 {
         assert!(disk_is_lost(seed, false), "seed {seed}");
     }
-    // The planted mistake. A follower that lost what it acknowledged may end its leader, too.
+    // The planted mistake. A follower that lost what it acknowledged may also end its leader.
     let finds = |seed| !std::panic::catch_unwind(|| disk_is_lost(seed, true)).unwrap_or(false);
     let found = (0..8).filter(|seed| finds(*seed)).count();
     println!("number used again: found by {found} of 8 seeds");

@@ -1,16 +1,18 @@
-//! The whole group in one thread under one seed: members, leaders and the primary's log as the room `cluster` has them, on real
-//! Rafts with disks that forget.
+//! The whole group in one thread under one seed: members, leaders and the primary's log from the
+//! room `cluster`, on real Rafts with disks that lose data.
 //!
 //! ```text
 //!   cluster::simulation::World ─► members, leaders, links, faults, checks
 //!            └─ RaftLogs ─► openraft on its simulated runtime ─► DiskLog, Machine ─► SimulatedDisk
 //! ```
 //!
-//! Links that the world cuts are cut for Raft, too, and a node that it restarts loses what its disk had not synced. What
-//! must hold is the world's: nothing that was committed is lost, one primary answers, equal index and equal state.
+//! Links that the world cuts are also cut for Raft, and a node that it restarts loses what its disk
+//! had not synced. The promises are the world's: no committed frame is lost, only one primary
+//! replies, and equal index means equal state.
 //!
-//! One seed: `CONSENSUS_SEED=7 cargo test -p consensus one_seed_of_a_whole_group -- --nocapture`; more of them:
-//! `CONSENSUS_SEEDS=1000 cargo test -p consensus --release whole_group:: -- --nocapture`.
+//! One seed: `CONSENSUS_SEED=7 cargo test -p consensus one_seed_of_a_whole_group -- --nocapture`;
+//! more of them: `CONSENSUS_SEEDS=1000 cargo test -p consensus --release whole_group:: --
+//! --nocapture`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,7 +33,7 @@ use crate::network::propose;
 use crate::standing::Standing;
 use crate::{DiskFault, DiskLog, Machine, Network, Published, raft_config};
 
-/// Who leads, by term and Raft id.
+/// A leader, by term and Raft id.
 type Reign = (u64, u64);
 
 struct Node {
@@ -39,7 +41,7 @@ struct Node {
     published: Published,
 }
 
-/// The control logs of a world: the node at place *n* is number *n* + 1 of Raft.
+/// The control logs of a world: the node at place *n* has Raft id *n* + 1.
 struct RaftLogs {
     wires: Arc<Mutex<Wires>>,
     nodes: Vec<Node>,
@@ -73,7 +75,7 @@ async fn start(wires: Arc<Mutex<Wires>>, id: u64, disk: SimulatedDisk, published
 }
 
 impl RaftLogs {
-    /// Logs that have the entries of a beginning.
+    /// Creates logs that have the entries of a beginning.
     async fn new(seed: u64, beginning: &Beginning) -> Self {
         let mut logs = Self {
             wires: shared_wires(seed),
@@ -117,13 +119,14 @@ impl RaftLogs {
         logs
     }
 
-    /// The newest state that a node has.
+    /// Returns the newest state of all nodes.
     fn newest(&self) -> Arc<ControlState> {
         let states = self.nodes.iter().map(|node| node.published.get());
         states.max_by_key(|state| state.index).unwrap()
     }
 
-    /// An entry expects a shard as it is: the entries of elections are between those of the group.
+    /// Makes an entry expect the shard's present epoch: Raft's own entries lie between those of the
+    /// group.
     fn expect_present(&self, entry: &mut Entry) {
         if let Entry::Shard {
             shard,
@@ -136,7 +139,7 @@ impl RaftLogs {
         }
     }
 
-    /// None while it is being restarted.
+    /// Returns the node's Raft, or `None` while it is being restarted.
     fn raft(&self, at: usize) -> Option<SimRaft> {
         self.wires.lock().unwrap().rafts.get(&id_of(at)).cloned()
     }
@@ -197,7 +200,7 @@ impl ControlLogs for RaftLogs {
         let bytes = self.proposal(entry).encode();
         if let Some(raft) = self.raft(at) {
             drop(SimRuntime::spawn(async move {
-                // What became of it is seen in the state.
+                // The state shows the result.
                 let _done = propose(&raft, bytes).await;
             }));
         }
@@ -205,7 +208,7 @@ impl ControlLogs for RaftLogs {
 
     fn restart(&mut self, at: usize, until_ms: u64) {
         let id = id_of(at);
-        // One that is being restarted loses nothing more.
+        // A node that is already being restarted loses nothing more.
         let Some(raft) = self.wires.lock().unwrap().rafts.remove(&id) else {
             return;
         };
@@ -270,7 +273,7 @@ fn one_seed_of_a_whole_group() {
     assert_eq!(ended, run(seed), "two runs of one seed differ");
 }
 
-/// The first seed that finds a mistake, and as what. What merely stands still says too little.
+/// Returns the first seed that detects a mistake, and the fault. A mere standstill says too little.
 fn found(bug: Bug) -> Option<(u64, Fault)> {
     plant(Some(bug));
     let ended = (0..2_000).map(|seed| (seed, run(seed)));

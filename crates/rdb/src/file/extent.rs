@@ -1,5 +1,5 @@
-//! How far a value reaches: its body is passed without being understood, so that it can be read as a
-//! whole.
+//! Finds the end of a value: its body is skipped without being interpreted, so that it can be read
+//! as a whole.
 
 use std::io::Read;
 
@@ -12,15 +12,16 @@ use crate::metadata::{self, part};
 use crate::reader::{Malformed, Reader};
 use crate::templates::Templates;
 
-/// Types of modules: one whose end only the module knows, and one that anybody can pass.
+/// Types of modules: one whose end only the module knows, and one that any reader can skip.
 const MODULE_EARLY: u8 = 6;
 const MODULE: u8 = 7;
 
-/// An entry's id where it is not written as two lengths.
+/// Bytes of an entry's id, if it is not written as two lengths.
 const ID_BYTES: usize = 16;
 const TIME_BYTES: usize = 8;
 
-/// Passes the body of a value of this type. Of a stream: how many producers it has, which are not kept.
+/// Skips the body of a value of this type. Returns the number of a stream's producers, which are
+/// not kept.
 pub(super) fn pass<R: Read>(
     input: &mut Input<R>,
     type_code: u8,
@@ -98,7 +99,7 @@ fn pass_other<R: Read>(
     }
 }
 
-/// Passes deadlines of members after a value; how many there are.
+/// Skips deadlines of members after a value. Returns their number.
 pub(super) fn pass_member_deadlines<R: Read>(input: &mut Input<R>) -> Result<u64, FileError> {
     let mut count = 0;
     loop {
@@ -113,7 +114,8 @@ pub(super) fn pass_member_deadlines<R: Read>(input: &mut Input<R>) -> Result<u64
     }
 }
 
-/// Passes an auxiliary field of this name. False when what follows is anything else, of which some may be passed.
+/// Skips an auxiliary field with this name. Returns `false` if something else follows, part of
+/// which may be skipped then.
 fn pass_aux_named<R: Read>(input: &mut Input<R>, wanted: &[u8]) -> Result<bool, FileError> {
     if input.peek()? != Some(opcode::AUX) {
         return Ok(false);
@@ -128,16 +130,16 @@ fn pass_aux_named<R: Read>(input: &mut Input<R>, wanted: &[u8]) -> Result<bool, 
     input.text().map(|_| true)
 }
 
-/// Passes what a module has beside keys; its name.
+/// Skips data of a module that belongs to no key. Returns the module's name.
 pub(super) fn pass_module<R: Read>(input: &mut Input<R>) -> Result<ModuleName, FileError> {
     let name = ModuleName(input.length()?);
-    // When it wants to be given this: a number behind its type.
+    // When the module wants this data: a number behind its type.
     lengths(input, 2)?;
     module_data(input)?;
     Ok(name)
 }
 
-/// Passes metadata of the key that follows.
+/// Skips metadata of the key that follows.
 pub(super) fn pass_metadata<R: Read>(input: &mut Input<R>) -> Result<(), FileError> {
     each(input, |input| {
         input.skip(metadata::CLASS_BYTES)?;
@@ -158,24 +160,24 @@ fn module_data<R: Read>(input: &mut Input<R>) -> Result<(), FileError> {
     }
 }
 
-/// Passes a count, and as many of what `one` passes.
+/// Skips a count, and that many items with `one`.
 pub(super) fn each<R: Read>(
     input: &mut Input<R>,
     one: impl Fn(&mut Input<R>) -> Result<(), FileError>,
 ) -> Result<(), FileError> {
-    // A count that is too large ends with the file.
+    // If the count is too large, the loop ends with the file.
     for _ in 0..input.length()? {
         one(input)?;
     }
     Ok(())
 }
 
-/// Passes `count` texts.
+/// Skips `count` texts.
 pub(super) fn texts<R: Read>(input: &mut Input<R>, count: usize) -> Result<(), FileError> {
     (0..count).try_for_each(|_| input.text().map(drop))
 }
 
-/// Passes `count` lengths.
+/// Skips `count` lengths.
 pub(super) fn lengths<R: Read>(input: &mut Input<R>, count: usize) -> Result<(), FileError> {
     (0..count).try_for_each(|_| input.length().map(drop))
 }
@@ -187,7 +189,7 @@ fn field_with_deadline<R: Read>(input: &mut Input<R>) -> Result<(), FileError> {
 
 fn double_text<R: Read>(input: &mut Input<R>) -> Result<(), FileError> {
     match input.byte()? {
-        // The names of what has no digits.
+        // Infinities and NaN, which have no digits.
         253..=255 => Ok(()),
         len => input.skip(len.into()),
     }
@@ -196,7 +198,7 @@ fn double_text<R: Read>(input: &mut Input<R>) -> Result<(), FileError> {
 fn stream<R: Read>(input: &mut Input<R>, type_code: u8) -> Result<u64, FileError> {
     let has_counters = type_code != code::STREAM_PLAIN;
     each(input, |input| texts(input, 2))?;
-    // Entries, the last id, and then: the first, the highest deleted, entries added.
+    // Entries, the last id, and then: the first id, the highest deleted id, entries added.
     lengths(input, if has_counters { 8 } else { 3 })?;
     each(input, |input| {
         texts(input, 1)?;

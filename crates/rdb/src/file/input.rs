@@ -1,12 +1,12 @@
-//! Bytes of a file as they arrive: the item that is being read, and what was read ahead.
+//! Bytes of a file as they are received: the current item, and bytes that were read ahead.
 //!
 //! ```text
 //!   buffer   │ passed │ the item so far │ read ahead │ room │
 //!                     start             cursor       filled
 //! ```
 //!
-//! What was passed is summed up and given back before more is read. Room is made as bytes arrive: at
-//! most as much again as there is.
+//! Skipped bytes are added to the checksum and freed before more are read. The buffer grows as
+//! bytes are received: at most to twice its content.
 
 use std::io::{ErrorKind, Read};
 use std::ops::Range;
@@ -16,15 +16,15 @@ use base::crc::crc64;
 use super::{Fault, FileError};
 use crate::reader::{Limits, Malformed, Reader};
 
-/// What is read at a time, at least.
+/// Minimum number of bytes read at a time.
 const READ_BYTES: usize = 64 << 10;
-/// A longer buffer is given back once the item that needed it was passed.
+/// A longer buffer is freed once the item that needed it was skipped.
 const KEPT_BYTES: usize = 1 << 20;
-/// The longest head of a text: compressed, with two lengths.
+/// Maximum length of a text's head: compressed, with two lengths.
 const TEXT_HEAD_BYTES: usize = 1 + 2 * LENGTH_BYTES;
 const LENGTH_BYTES: usize = 9;
 
-/// A file under way.
+/// A file that is being read.
 #[derive(Debug)]
 pub(super) struct Input<R> {
     source: R,
@@ -33,9 +33,9 @@ pub(super) struct Input<R> {
     start: usize,
     cursor: usize,
     filled: usize,
-    /// How many bytes were given back: where in the file the buffer begins.
+    /// Number of freed bytes: the buffer's offset in the file.
     before: u64,
-    /// Checksum of these.
+    /// Checksum of the freed bytes.
     sum: u64,
 }
 
@@ -57,37 +57,37 @@ impl<R: Read> Input<R> {
         &self.limits
     }
 
-    /// Begins an item here.
+    /// Begins an item at the present position.
     pub(super) fn begin(&mut self) {
         self.start = self.cursor;
     }
 
-    /// Where in the file the next byte is.
+    /// Returns the offset of the next byte in the file.
     pub(super) fn offset(&self) -> u64 {
         self.before + self.cursor as u64
     }
 
-    /// How much of the item was read.
+    /// Returns how many bytes of the item were read.
     pub(super) fn position(&self) -> usize {
         self.cursor - self.start
     }
 
-    /// A part of the item.
+    /// Returns a part of the item.
     pub(super) fn part(&self, range: Range<usize>) -> &[u8] {
         &self.buffer[self.start + range.start..self.start + range.end]
     }
 
-    /// Where in the file a position of the item is.
+    /// Returns the offset in the file of a position in the item.
     pub(super) fn offset_of(&self, position: usize) -> u64 {
         self.before + (self.start + position) as u64
     }
 
-    /// The next byte.
+    /// Takes the next byte.
     pub(super) fn byte(&mut self) -> Result<u8, FileError> {
         self.array().map(|[byte]| byte)
     }
 
-    /// The next `N` bytes.
+    /// Takes the next `N` bytes.
     pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], FileError> {
         self.offer(N)?;
         let Some(front) = self.ahead().first_chunk::<N>().copied() else {
@@ -97,18 +97,18 @@ impl<R: Read> Input<R> {
         Ok(front)
     }
 
-    /// The next byte, which is not passed; none at the end.
+    /// Returns the next byte without taking it, or `None` at the end.
     pub(super) fn peek(&mut self) -> Result<Option<u8>, FileError> {
         self.offer(1)?;
         Ok(self.ahead().first().copied())
     }
 
-    /// Goes back to a position of the item.
+    /// Goes back to a position in the item.
     pub(super) fn go_back(&mut self, position: usize) {
         self.cursor = self.start + position;
     }
 
-    /// Passes the next `count` bytes.
+    /// Skips the next `count` bytes.
     pub(super) fn skip(&mut self, count: usize) -> Result<(), FileError> {
         self.offer(count)?;
         if self.ahead().len() < count {
@@ -118,12 +118,12 @@ impl<R: Read> Input<R> {
         Ok(())
     }
 
-    /// The next length.
+    /// Takes the next length.
     pub(super) fn length(&mut self) -> Result<u64, FileError> {
         self.head(LENGTH_BYTES, |reader| reader.length())
     }
 
-    /// Passes the next text; where in the item it is.
+    /// Skips the next text. Returns its range in the item.
     pub(super) fn text(&mut self) -> Result<Range<usize>, FileError> {
         let begin = self.position();
         let len = self.head(TEXT_HEAD_BYTES, |reader| reader.text_head())?;
@@ -131,7 +131,7 @@ impl<R: Read> Input<R> {
         Ok(begin..self.position())
     }
 
-    /// Reads something short with a reader: of at most `bytes_max` bytes.
+    /// Reads something of at most `bytes_max` bytes with a reader.
     #[inline]
     fn head<T>(
         &mut self,
@@ -151,7 +151,7 @@ impl<R: Read> Input<R> {
         }
     }
 
-    /// The sum of all bytes up to here.
+    /// Returns the checksum of all bytes up to here.
     pub(super) fn sum(&self) -> u64 {
         crc64(self.sum, &self.buffer[..self.cursor])
     }
@@ -162,14 +162,14 @@ impl<R: Read> Input<R> {
         Ok(self.ahead().is_empty())
     }
 
-    /// What was read ahead, and the source behind it.
+    /// Returns the bytes that were read ahead, and the source of the rest.
     pub(super) fn into_rest(mut self) -> (Vec<u8>, R) {
         self.buffer.truncate(self.filled);
         self.buffer.drain(..self.cursor);
         (self.buffer, self.source)
     }
 
-    /// An error here.
+    /// Returns an error at the present position.
     pub(super) fn wrong(&self, fault: impl Into<Fault>) -> FileError {
         FileError {
             offset: self.offset(),
@@ -177,7 +177,7 @@ impl<R: Read> Input<R> {
         }
     }
 
-    /// The file ends before what should follow.
+    /// Returns the error of a file that ends too early.
     fn ended(&self) -> FileError {
         FileError {
             offset: self.before + self.filled as u64,
@@ -189,7 +189,7 @@ impl<R: Read> Input<R> {
         &self.buffer[self.cursor..self.filled]
     }
 
-    /// Reads until there are `count` bytes ahead, or the file ends.
+    /// Reads until `count` bytes are available, or the file ends.
     fn offer(&mut self, count: usize) -> Result<(), FileError> {
         while self.ahead().len() < count {
             let missing = count - self.ahead().len();
@@ -207,7 +207,8 @@ impl<R: Read> Input<R> {
         Ok(())
     }
 
-    /// Makes room behind what was read ahead: for what is missing, or for as much as is there.
+    /// Grows the buffer behind the bytes that were read ahead: by what is missing, but at most by
+    /// its content.
     fn make_room(&mut self, missing: usize) {
         if self.filled < self.buffer.len() {
             return;
@@ -225,7 +226,7 @@ impl<R: Read> Input<R> {
         }
     }
 
-    /// Sums up what was passed, and moves the rest to the front.
+    /// Adds the skipped bytes to the checksum, and moves the rest to the front.
     fn give_back(&mut self) {
         self.sum = crc64(self.sum, &self.buffer[..self.start]);
         self.before += self.start as u64;

@@ -1,4 +1,4 @@
-//! The reader: one item after the other, each borrowed until the next is asked for.
+//! The reader: one item after the other, each borrowed until the next is requested.
 
 use std::io::Read;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use crate::value::{self, Value};
 use crate::{VERSION_VALKEY, is_read};
 use crate::{code, member_deadlines, metadata};
 
-/// Reads a file from its front, once.
+/// Reads a file once, from its start.
 #[derive(Debug)]
 pub struct FileReader<R> {
     input: Input<R>,
@@ -25,67 +25,67 @@ pub struct FileReader<R> {
     usage: Option<Usage>,
     checksum: Option<Checksum>,
     templates: Templates,
-    /// The body of a hash by a template, made whole.
+    /// The expanded body of a hash with a template.
     expanded: Vec<u8>,
     left_out: LeftOut,
 }
 
-/// What was in a file at keys that were read, and is not kept.
+/// Data of the keys that were read which is not kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// Keys with metadata of modules.
     pub metadata_keys: u64,
-    /// Producers of streams, whose repeated requests are not recognized any more.
+    /// Producers of streams, whose repeated requests are no longer recognized.
     pub stream_producers: u64,
     /// Deadlines of members of sets and sorted sets.
     pub member_deadlines: u64,
-    /// The first key with such, as far as it is shown.
+    /// The first key with a member deadline, cut off to the shown length.
     pub first_member_key: Vec<u8>,
 }
 
-/// What a file has to say.
+/// An item of a file.
 #[derive(Debug)]
 pub enum Item<'a> {
-    /// What the writer tells about itself.
+    /// A fact about the writer.
     Aux {
-        /// The name: `redis-ver` and so on.
+        /// The name, such as `redis-ver`.
         name: Text<'a>,
-        /// What it is.
+        /// The value.
         value: Text<'a>,
     },
-    /// The records that follow are in this database.
+    /// The following records are in this database.
     Database(u32),
     /// How many keys the database has, as a hint.
     Sizes {
-        /// All of them.
+        /// Number of all keys.
         keys: u64,
-        /// Those with a deadline.
+        /// Number of keys with a deadline.
         expiring: u64,
     },
-    /// A library of functions: its code.
+    /// The code of a library of functions.
     Function(Text<'a>),
-    /// A library of a release candidate, as it is written: no server of a release takes it.
+    /// A library in the format of a release candidate, as written: no released server accepts it.
     FunctionEarly(&'a [u8]),
-    /// Something of a module that belongs to no key; it was passed.
+    /// Data of a module that belongs to no key; it was skipped.
     ModuleAux(ModuleName),
-    /// How many keys a slot of a cluster has; it was passed.
+    /// The number of keys in a cluster slot; it was skipped.
     Slot,
-    /// Slots of a cluster were about to move here; it was passed.
+    /// Cluster slots that were about to move here; it was skipped.
     SlotImport,
     /// A key with its value.
     Record(Record<'a>),
 }
 
-/// A key with its value, which is not understood yet.
+/// A key with its value, which is not decoded yet.
 #[derive(Debug)]
 pub struct Record<'a> {
-    /// The database it is in.
+    /// The database that contains it.
     pub database: u32,
     /// The key.
     pub key: Text<'a>,
-    /// When it stops existing, in milliseconds since 1970 UTC.
+    /// When it expires, in milliseconds since 1970 UTC.
     pub deadline_unix_ms: Option<u64>,
-    /// How it was used.
+    /// Its use before the file was written.
     pub usage: Option<Usage>,
     /// The code of the value's type.
     pub type_code: u8,
@@ -93,27 +93,26 @@ pub struct Record<'a> {
     pub body: &'a [u8],
     /// Deadlines of its members: for [`read_value`], or [`member_deadlines::apply`].
     pub member_deadlines: &'a [u8],
-    /// Where in the file the value is.
+    /// Offset of the value in the file.
     pub offset: u64,
 }
 
-/// What a file says about its bytes.
+/// The file's checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksum {
-    /// Its version has none.
+    /// The version has none.
     Absent,
-    /// Its writer did not sum them up.
+    /// The writer did not compute it.
     Off,
-    /// It is right.
+    /// It is correct.
     Right(u64),
 }
 
 impl<'a> Record<'a> {
-    /// The value, of a file of this version.
+    /// Decodes the value, of a file of this version.
     ///
     /// # Errors
-    /// [`Fault::Malformed`], with where in the file the value is: how far was read of it, as far as
-    /// that is known.
+    /// [`Fault::Malformed`], with the offset in the file up to which the value was read, if known.
     pub fn value(&self, version: u16, limits: &Limits) -> Result<Value, FileError> {
         let reader = Reader::new(self.body, version, limits);
         let value = read_value(self.type_code, reader, self.member_deadlines);
@@ -124,10 +123,10 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The value of a body that has nothing after it but deadlines of its members.
+/// Decodes a body that nothing follows except deadlines of its members.
 ///
 /// # Errors
-/// What is wrong, and how far into the body it was seen.
+/// The fault, and its position in the body.
 pub fn read_value(
     type_code: u8,
     mut reader: Reader<'_>,
@@ -145,7 +144,7 @@ pub fn read_value(
     Ok(value)
 }
 
-/// What was found: parts of the item that the input holds.
+/// A found item, as ranges of the input's present item.
 enum Found {
     Aux(Range<usize>, Range<usize>),
     Database(u32),
@@ -165,10 +164,10 @@ enum Found {
 }
 
 impl<R: Read> FileReader<R> {
-    /// Begins to read: the version.
+    /// Begins to read a file and checks its version.
     ///
     /// # Errors
-    /// [`Fault::Magic`] and [`Fault::Version`] when it is no such file, or of an unknown version.
+    /// [`Fault::Magic`] and [`Fault::Version`] if it is not an RDB file, or has an unknown version.
     pub fn open(source: R, limits: Limits) -> Result<Self, FileError> {
         let mut input = Input::new(source, limits);
         let head = input.array::<HEAD_BYTES>();
@@ -194,34 +193,34 @@ impl<R: Read> FileReader<R> {
         })
     }
 
-    /// The version of the format.
+    /// Returns the version of the format.
     #[must_use]
     pub fn version(&self) -> u16 {
         self.version
     }
 
-    /// How many bytes were read.
+    /// Returns how many bytes were read.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.input.offset()
     }
 
-    /// What the file says about its bytes, once its end was reached.
+    /// Returns the file's checksum, once its end was reached.
     #[must_use]
     pub fn checksum(&self) -> Option<Checksum> {
         self.checksum
     }
 
-    /// What was left out up to here.
+    /// Returns what was left out up to here.
     #[must_use]
     pub fn left_out(&self) -> &LeftOut {
         &self.left_out
     }
 
-    /// The next item; none at the end, if the file is whole.
+    /// Returns the next item, or `None` at the end if the file is complete.
     ///
     /// # Errors
-    /// Damage, with its offset. The reader is of no use then.
+    /// Damage, with its offset. The reader is unusable afterwards.
     #[allow(
         clippy::should_implement_trait,
         reason = "an item is borrowed, which no iterator can do"
@@ -272,10 +271,10 @@ impl<R: Read> FileReader<R> {
         Ok(Some(item))
     }
 
-    /// Makes sure that nothing follows the end.
+    /// Checks that nothing follows the end.
     ///
     /// # Errors
-    /// [`Malformed::Behind`]: a file that was not written as one, or of a damaged version.
+    /// [`Malformed::Behind`]: several files in one, or a damaged version.
     pub fn expect_nothing_behind(&mut self) -> Result<(), FileError> {
         match self.input.is_at_end()? {
             true => Ok(()),
@@ -283,7 +282,7 @@ impl<R: Read> FileReader<R> {
         }
     }
 
-    /// What follows the end: what was read of it, and the source for the rest.
+    /// Returns what was read beyond the end, and the source of the rest.
     pub fn into_rest(self) -> (Vec<u8>, R) {
         self.input.into_rest()
     }
@@ -333,7 +332,7 @@ impl<R: Read> FileReader<R> {
         self.version >= TEMPLATES_VERSION && self.version != VERSION_VALKEY
     }
 
-    /// Keeps a template: its number, a count and as many names.
+    /// Adds a template: its number, a count and as many names.
     fn take_template(&mut self) -> Result<(), FileError> {
         let input = &mut self.input;
         let begin = input.position();
@@ -350,7 +349,7 @@ impl<R: Read> FileReader<R> {
             })
     }
 
-    /// Makes a hash by a template whole.
+    /// Expands a hash with a template.
     fn expand(&mut self, type_code: u8, body: Range<usize>) -> Result<(), FileError> {
         let input = &self.input;
         let offset = input.offset_of(body.start);
@@ -370,7 +369,7 @@ impl<R: Read> FileReader<R> {
         Ok(Found::Database(self.database))
     }
 
-    /// Name, engine, a description or none, and the code.
+    /// Reads name, engine, an optional description, and the code.
     fn find_early_function(&mut self) -> Result<Found, FileError> {
         let input = &mut self.input;
         let begin = input.position();
@@ -388,7 +387,7 @@ impl<R: Read> FileReader<R> {
         let key = key?;
         match extent::pass(input, type_code, self.version, &self.templates) {
             Ok(producers) => self.left_out.stream_producers += producers,
-            // It is the type that is wrong, not what follows the key.
+            // The type is wrong, not what follows the key.
             Err(FileError {
                 fault: Fault::Malformed(Malformed::Type(code)),
                 ..
@@ -441,7 +440,7 @@ impl<R: Read> FileReader<R> {
         Ok(Found::End)
     }
 
-    /// A key as it is shown.
+    /// Returns a key, cut off to the shown length.
     fn shown(&self, key: Range<usize>) -> Vec<u8> {
         self.text(key).map_or_else(
             |_| Vec::new(),
@@ -452,7 +451,7 @@ impl<R: Read> FileReader<R> {
         )
     }
 
-    /// The text in a part of the item.
+    /// Returns the text in a part of the item.
     fn text(&self, range: Range<usize>) -> Result<Text<'_>, FileError> {
         let offset = self.input.offset_of(range.start);
         let mut reader = Reader::new(self.input.part(range), self.version, self.input.limits());
@@ -463,7 +462,7 @@ impl<R: Read> FileReader<R> {
     }
 }
 
-/// The version that a head tells.
+/// Parses the version in a head.
 fn version(head: [u8; HEAD_BYTES]) -> Option<u16> {
     let digits = head
         .strip_prefix(b"REDIS")
@@ -474,7 +473,7 @@ fn version(head: [u8; HEAD_BYTES]) -> Option<u16> {
     })
 }
 
-/// A deadline as it is written: -1 is none, and anything else below 0 has long passed.
+/// Converts a deadline from the file: -1 means none, and other negative values have long passed.
 fn deadline(unix_ms: i64) -> Option<u64> {
     (unix_ms != -1).then(|| u64::try_from(unix_ms).unwrap_or(0))
 }

@@ -1,4 +1,4 @@
-//! Files of every version, whole and damaged.
+//! Tests of files of every version, intact and damaged.
 
 use std::io::Read;
 
@@ -15,7 +15,7 @@ mod golden;
 mod members;
 mod newer;
 
-/// A record that was read, with all that is known of it.
+/// A record that was read, with all its attributes.
 #[derive(Clone, Debug)]
 struct Kept {
     database: u32,
@@ -25,15 +25,15 @@ struct Kept {
     value: Value,
 }
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Debug, Default)]
 struct Contents {
     records: Vec<Kept>,
-    /// Everything else, as text.
+    /// All other items, as text.
     others: Vec<String>,
 }
 
-/// Gives a few bytes at a time.
+/// Returns a few bytes at a time.
 struct Dribble<'a>(&'a [u8], usize);
 
 impl Read for Dribble<'_> {
@@ -172,7 +172,7 @@ fn string(key: &[u8], text: &[u8]) -> Kept {
     }
 }
 
-/// A small file with some of everything that can follow.
+/// Returns a small file with some of every item.
 fn small_file() -> Vec<u8> {
     let texts: Vec<_> = ["a", "17", "a longer one"]
         .map(|text| text.as_bytes().to_vec())
@@ -245,7 +245,8 @@ fn what_follows_the_end_can_be_had() {
 
 #[test]
 fn a_claim_takes_no_memory() {
-    // A text of 512 MiB in a file of a few bytes; a set of as many members as there are numbers.
+    // A stated text of 512 MiB in a file of a few bytes; a stated set with the maximum number of
+    // members.
     let text = [&b"REDIS0011\x00\x01k\x80\x20\x00\x00\x00"[..], b"few"].concat();
     let set = [&b"REDIS0011\x02\x01k\x81"[..], &[0xff; 8], b"\x01a\x01b"].concat();
     for file in [text, set] {

@@ -1,4 +1,4 @@
-//! The writer: what a server writes, in one pass.
+//! The writer of files, in one pass.
 
 use std::io::{self, Write};
 
@@ -10,17 +10,17 @@ use crate::VERSION_VALKEY;
 use crate::value;
 use crate::writer::{Style, write_length, write_length_u64, write_text};
 
-/// Is written at a time.
+/// Number of bytes written at a time.
 const WRITE_BYTES: usize = 64 << 10;
 
-/// Writes a file from its front, once.
+/// Writes a file once, from its start.
 #[derive(Debug)]
 pub struct FileWriter<W> {
     sink: W,
     style: Style,
-    /// None when nothing is summed up.
+    /// The checksum so far, or `None` if none is computed.
     sum: Option<u64>,
-    /// What is not given to the sink yet.
+    /// Bytes that were not passed to the sink yet.
     buffer: Vec<u8>,
     written: u64,
     database: Option<u32>,
@@ -31,22 +31,22 @@ pub struct FileWriter<W> {
 pub struct Entry<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// When it stops existing, in milliseconds since 1970 UTC.
+    /// When it expires, in milliseconds since 1970 UTC.
     pub deadline_unix_ms: Option<u64>,
-    /// How it was used, if that is to be kept.
+    /// Its use, if that is to be kept.
     pub usage: Option<Usage>,
-    /// What it holds.
+    /// Its content.
     pub content: Content<'a>,
 }
 
-/// What a record holds.
+/// The content of a record.
 #[derive(Clone, Copy, Debug)]
 pub enum Content<'a> {
     /// A string.
     Text(&'a [u8]),
-    /// Anything else.
+    /// Any other value.
     Object(&'a Object),
-    /// Anything else, as it is written in the version of the file.
+    /// Any other value, already encoded in the version of the file.
     Encoded {
         /// The code of its type.
         type_code: u8,
@@ -55,17 +55,17 @@ pub enum Content<'a> {
     },
 }
 
-/// How many keys a database has, as a hint for who makes a table for them.
+/// Numbers of keys of a database, as a hint for readers that allocate tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// All of them.
+    /// Number of all keys.
     pub keys: u64,
-    /// Those with a deadline.
+    /// Number of keys with a deadline.
     pub expiring: u64,
 }
 
 impl<W: Write> FileWriter<W> {
-    /// Begins a file in the style's version, with a checksum or without.
+    /// Begins a file in the style's version, with or without a checksum.
     pub fn new(sink: W, style: Style, sums_up: bool) -> Self {
         let buffer = match style.version {
             VERSION_VALKEY => format!("VALKEY{VERSION_VALKEY:03}").into_bytes(),
@@ -81,13 +81,13 @@ impl<W: Write> FileWriter<W> {
         }
     }
 
-    /// How many bytes the file has so far.
+    /// Returns the length of the file so far, in bytes.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.written + self.buffer.len() as u64
     }
 
-    /// Tells something about the writer: `redis-ver` and so on.
+    /// Writes a fact about the writer, such as `redis-ver`.
     ///
     /// # Errors
     /// Those of the sink, here and below.
@@ -98,7 +98,7 @@ impl<W: Write> FileWriter<W> {
         self.flush_full()
     }
 
-    /// Writes a library of functions: its code.
+    /// Writes the code of a library of functions.
     ///
     /// # Errors
     /// Those of the sink.
@@ -108,8 +108,8 @@ impl<W: Write> FileWriter<W> {
         self.flush_full()
     }
 
-    /// Sees to it that the records which follow are in this database. `sizes` is asked only when
-    /// another one was before.
+    /// Ensures that the following records are in this database. `sizes` is called only if the
+    /// database changes.
     ///
     /// # Errors
     /// Those of the sink.
@@ -132,7 +132,8 @@ impl<W: Write> FileWriter<W> {
         self.flush_full()
     }
 
-    /// Writes a record. What the version cannot hold is left out: [`value::version_needed_of`] tells.
+    /// Writes a record. Omits what the version cannot hold; [`value::version_needed_of`] returns
+    /// the version that holds all.
     ///
     /// # Errors
     /// Those of the sink.
@@ -171,8 +172,8 @@ impl<W: Write> FileWriter<W> {
         self.flush_full()
     }
 
-    /// Ends the file: the checksum, and what was not given to the sink yet. How many bytes the file
-    /// has. Nothing may be written behind it.
+    /// Ends the file: writes the checksum and all buffered bytes to the sink. Returns the file's
+    /// length in bytes. Nothing may be written afterwards.
     ///
     /// # Errors
     /// Those of the sink.
@@ -185,12 +186,12 @@ impl<W: Write> FileWriter<W> {
         Ok(self.written)
     }
 
-    /// What was written to.
+    /// Returns the sink.
     pub fn into_sink(self) -> W {
         self.sink
     }
 
-    /// Writes a text without a copy of it, if it is long and stays as it is.
+    /// Writes a text without copying it, if it is long and not compressed.
     fn long_text(&mut self, text: &[u8]) -> io::Result<()> {
         if self.style.compresses || text.len() < WRITE_BYTES {
             write_text(text, self.style, &mut self.buffer);
@@ -212,7 +213,7 @@ impl<W: Write> FileWriter<W> {
         let mut buffer = std::mem::take(&mut self.buffer);
         let put = self.put(&buffer);
         buffer.clear();
-        // One large value must not keep its memory.
+        // A large value must not keep its memory allocated.
         buffer.shrink_to(4 * WRITE_BYTES);
         self.buffer = buffer;
         put

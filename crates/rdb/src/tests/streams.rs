@@ -1,4 +1,4 @@
-//! Streams of every shape, and blocks that lie.
+//! Tests of streams of every shape, and of inconsistent blocks.
 
 use base::random::Prng;
 use structures::stream::{Counters, EntryId, Stream};
@@ -8,8 +8,8 @@ use super::{limits, payload};
 use crate::writer::{write_length, write_text};
 use crate::{Limits, Malformed, Reader, Style, Value, dump, listpack, value};
 
-/// A stream by chance: entries with and without the names of others, deleted ones, groups, and what
-/// is pending in them.
+/// Returns a random stream: entries with and without the names of earlier ones, deleted entries,
+/// groups, and pending entries.
 pub(super) fn any(seed: u64, limits: &Limits) -> Stream {
     let mut random = Prng::seeded(seed);
     let mut stream = Stream::new();
@@ -118,7 +118,7 @@ fn counters_come_back() {
     assert_eq!(back.log().counters(), counters);
 }
 
-/// A stream without groups: blocks of these elements, then what follows them.
+/// Returns the body of a stream without groups: blocks of these elements, then what follows them.
 fn body(blocks: &[&[i64]], behind: &[u64]) -> Vec<u8> {
     let style = Style {
         version: 9,
@@ -146,7 +146,7 @@ fn body(blocks: &[&[i64]], behind: &[u64]) -> Vec<u8> {
 
 #[test]
 fn blocks_that_lie_are_found() {
-    // One entry, its name 5 and its value 6; then length, last id, no groups.
+    // One entry with name 5 and value 6; then length, last id, no groups.
     let good: &[i64] = &[1, 0, 1, 5, 0, 2, 0, 0, 6, 4];
     let behind = &[1, 1, 0, 0];
     let stream = read(15, &body(&[good], behind)).unwrap();
@@ -173,13 +173,13 @@ fn blocks_that_lie_are_found() {
         &[1, 0, 1, 5, 0, 2, 0, 0, 6, 5],
         &[1, 0, 1, 5, 0, 0, 0, 0, i64::MAX, 6, 4],
         &[1, 0, 1, 5, 0, 2, 0, 0, 6, 4, 9],
-        // The entry is 0-0, which no entry can be.
+        // The entry is 0-0, which is not allowed.
         &[1, 0, 1, 5, 0, 2, -1, 0, 6, 4],
     ];
     for lie in lies {
         assert!(read(15, &body(&[lie], behind)).is_err(), "{lie:?}");
     }
-    // The same id again; another length; a last id below the last.
+    // The same id again; a wrong length; a last id below the last entry.
     assert_eq!(
         read(15, &body(&[good, good], &[2, 1, 0, 0])),
         Err(Malformed::Number)

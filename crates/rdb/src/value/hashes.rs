@@ -23,7 +23,7 @@ const LISTPACK_VERSION: u16 = 10;
 /// The first version with deadlines of fields.
 pub(super) const DEADLINES_VERSION: u16 = 12;
 
-/// The latest deadline of a field: Redis keeps 48 bits.
+/// Maximum deadline of a field: Redis stores 48 bits.
 const DEADLINE_UNIX_MS_MAX: u64 = (1 << 48) - 2;
 
 pub(super) fn read_plain(reader: &mut Reader<'_>) -> Result<Hash, Malformed> {
@@ -91,7 +91,7 @@ pub(super) fn read_listpack_deadlines(
     reader: &mut Reader<'_>,
     has_earliest: bool,
 ) -> Result<Hash, Malformed> {
-    // Deadlines are absolute here: the earliest is only for readers in a hurry.
+    // Deadlines are absolute here: the earliest only serves readers that skip the rest.
     read_earliest(reader, has_earliest)?;
     let text = reader.text()?;
     let (_, triples) = listpack::open(text.as_bytes())?.groups::<3>()?;
@@ -126,7 +126,7 @@ pub(super) fn read_template_listpack(reader: &mut Reader<'_>) -> Result<Hash, Ma
     let names = templates::read_names(reader)?;
     let text = reader.text()?;
     let mut values = listpack::open(text.as_bytes())?;
-    // The number that the template had in the server: of no use elsewhere.
+    // The template's number in the server, meaningless elsewhere.
     let Some(Element::Integer(_)) = values.next() else {
         return Err(Malformed::Block);
     };
@@ -160,13 +160,13 @@ fn read_earliest(reader: &mut Reader<'_>, has_earliest: bool) -> Result<Option<u
 
 fn deadline(unix_ms: Option<u64>) -> Result<FieldDeadline, Malformed> {
     unix_ms
-        // A field with the time 0 would not be there at any time.
+        // A field with the time 0 would always be expired.
         .filter(|at| (1..=DEADLINE_UNIX_MS_MAX).contains(at))
         .map(FieldDeadline::At)
         .ok_or(Malformed::Number)
 }
 
-/// A hash under way.
+/// A hash that is being built.
 struct Building<'a> {
     hash: Hash,
     limits: &'a HashLimits,
@@ -181,7 +181,7 @@ impl<'a> Building<'a> {
     }
 
     fn add(&mut self, name: &[u8], value: &[u8], deadline: FieldDeadline) -> Result<(), Malformed> {
-        // At time 0 every field is there, whatever its deadline.
+        // At time 0 every field exists, whatever its deadline.
         match self.hash.set(name, value, deadline, 0, self.limits)? {
             true => Ok(()),
             false => Err(Malformed::Twice),
@@ -257,7 +257,7 @@ fn write_listpack_deadlines(hash: &Hash, style: Style, out: &mut impl Output) {
     write_text(&listpack::framed(&packed), style, out);
 }
 
-/// Writes the earliest of all deadlines, and gives it.
+/// Writes the earliest of all deadlines, and returns it.
 fn write_earliest(hash: &Hash, out: &mut impl Output) -> u64 {
     let fields = hash.iter(0).inspect(|_| out.step());
     let deadlines = fields.filter_map(|field| field.deadline_unix_ms);
@@ -270,7 +270,7 @@ fn has_deadlines(hash: &Hash, style: Style) -> bool {
     style.version >= DEADLINES_VERSION && hash.has_deadlines()
 }
 
-/// The block in which the hash is kept, if it can be written so.
+/// Returns the block that holds the hash, if it can be written as it is.
 fn block(hash: &Hash, style: Style) -> Option<&Packed> {
     hash.packed().filter(|packed| {
         style.version >= LISTPACK_VERSION && packed.content_bytes() <= listpack::BYTES_MAX

@@ -11,7 +11,7 @@ use crate::{listpack, ziplist};
 /// The first version with rows of listpacks.
 const LISTPACKS_VERSION: u16 = 10;
 
-/// What a node of a row of listpacks is.
+/// Kinds of a node in a row of listpacks.
 const ONE_ELEMENT: u64 = 1;
 const LISTPACK: u64 = 2;
 
@@ -54,14 +54,15 @@ pub(super) fn read_listpacks(reader: &mut Reader<'_>) -> Result<List, Malformed>
     list.finish()
 }
 
-/// A list under way.
+/// A list that is being built.
 struct Rows {
     list: List,
     limit: BlockLimit,
 }
 
 impl Rows {
-    /// Of a list that had so many blocks where it comes from: one of several is no listpack.
+    /// Begins a list that had this number of blocks at its origin: several blocks do not become
+    /// one listpack.
     fn new(reader: &Reader<'_>, blocks: usize) -> Self {
         let limit = reader.limits().list_blocks;
         let mut list = List::new();
@@ -105,7 +106,7 @@ pub(super) fn write(list: &List, style: Style, out: &mut impl Output) {
     }
     write_length(list.blocks(), out);
     for block in list.packed_blocks() {
-        // Only a block of one element gets so long.
+        // Only a block of one element can be so long.
         if block.content_bytes() > listpack::BYTES_MAX
             && let Some(element) = block.front()
         {

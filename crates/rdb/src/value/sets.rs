@@ -28,7 +28,7 @@ pub(super) fn read_plain(reader: &mut Reader<'_>) -> Result<Set, Malformed> {
     Ok(set)
 }
 
-/// Width and count, then the numbers in ascending order.
+/// Reads the width, the count, and then the numbers in ascending order.
 pub(super) fn read_ints(reader: &mut Reader<'_>) -> Result<Set, Malformed> {
     let limits = reader.limits().set;
     let text = reader.text()?;
@@ -58,7 +58,7 @@ pub(super) fn read_listpack(reader: &mut Reader<'_>) -> Result<Set, Malformed> {
     let text = reader.text()?;
     let (count, members) = listpack::open(text.as_bytes())?.groups::<1>()?;
     let mut set = Set::new();
-    // A member that is no number: a block of numbers stays a block.
+    // Announces a non-numeric member, so that a block of numbers stays a block.
     set.expect(b"", count, &limits)?;
     for [member] in members {
         if !set.insert(member.text().as_bytes(), &limits)? {
@@ -103,7 +103,7 @@ fn is_block(set: &Set, style: Style) -> bool {
 fn framed(ints: &IntSet) -> Vec<u8> {
     let mut block = Vec::with_capacity(8 + ints.as_bytes().len());
     for number in [ints.width_bytes(), ints.len()] {
-        // An intset is short: its directive is its limit.
+        // An intset is short: a directive limits it.
         let number = u32::try_from(number).unwrap_or(u32::MAX);
         block.extend_from_slice(&number.to_le_bytes());
     }

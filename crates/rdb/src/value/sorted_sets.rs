@@ -53,7 +53,7 @@ fn read_block(reader: &Reader<'_>, elements: Elements<'_>) -> Result<SortedSet, 
     Ok(set.set)
 }
 
-/// A sorted set under way.
+/// A sorted set that is being built.
 struct Building<'a> {
     set: SortedSet,
     limits: &'a structures::SortedSetLimits,
@@ -90,7 +90,7 @@ pub(super) fn type_code(set: &SortedSet, style: Style) -> u8 {
 pub(super) fn write(set: &SortedSet, style: Style, out: &mut impl Output) {
     if !is_block(set, style) {
         write_length(set.len(), out);
-        // From the end, as Redis does: a reader that adds in front is quick then.
+        // From the end, as in Redis: that is fast for readers that insert at the front.
         for one in set.iter().rev() {
             write_text(one.member.as_bytes(), style, out);
             out.extend_from_slice(&one.score.to_le_bytes());
@@ -105,7 +105,7 @@ pub(super) fn write(set: &SortedSet, style: Style, out: &mut impl Output) {
     write_text(&listpack::framed(&packed), style, out);
 }
 
-/// A score as its shortest text, or as the number that it is.
+/// Appends a score as its shortest text, or as an integer if it is one.
 fn push_score(packed: &mut Packed, score: f64) {
     let text = FloatText::shortest(score);
     packed.push_back(Element::parse(text.as_bytes()));

@@ -1,4 +1,4 @@
-//! Streams: blocks of entries, counters, and groups with what is pending.
+//! Streams: blocks of entries, counters, and groups with pending entries.
 //!
 //! ```text
 //!   count of blocks │ id of a block (a text of 16 bytes), listpack …
@@ -8,10 +8,11 @@
 //!                     consumers: count │ name, seen (8), 21: active (8), count │ id (16 bytes) …
 //! ```
 //!
-//! What is pending stands in the group with its figures, and by its id alone with its consumer.
+//! A pending entry is in its group with its figures, and with its consumer by id only.
 //!
-//! Behind the groups, 26 tells which requests of producers were carried out, so that none is twice: for how many seconds
-//! and of how many that is known, the producers, and two counts. Streams have no such thing here; it is passed.
+//! Behind the groups, 26 records which requests of producers were carried out, so that none is
+//! carried out twice: for how many seconds and for how many entries that is kept, the producers,
+//! and two counts. Streams do not have this here; it is skipped.
 //!
 //! ```text
 //!   seconds │ entries │ count of producers │ name, count │ request (a text), id (two lengths) … │ counts (two lengths)
@@ -30,22 +31,22 @@ mod blocks;
 
 /// The first version with counters.
 const COUNTERS_VERSION: u16 = 10;
-/// The first version that tells when a consumer got something from when it asked.
+/// The first version that distinguishes when a consumer got an entry from when it asked.
 const ACTIVE_VERSION: u16 = 11;
 
 const ID_BYTES: usize = 16;
-/// A pending entry in its group: id, time, and a length.
+/// Minimum bytes of a pending entry in its group: id, time, and a length.
 const PENDING_BYTES_MIN: usize = ID_BYTES + 8 + 1;
-/// Counts of things that happened are no larger: clients see them with a sign.
+/// Maximum of counts of events: clients see them as signed numbers.
 const HAPPENED_MAX: u64 = i64::MAX.unsigned_abs();
-/// How a group says that nobody knows how many entries it has read.
+/// The value of a group's number of read entries if it is unknown.
 const READ_UNKNOWN: u64 = u64::MAX;
-/// How a consumer says that it never got anything.
+/// The time of a consumer that never got an entry.
 const NEVER: i64 = -1;
 
 pub(super) fn read(reader: &mut Reader<'_>, type_code: u8) -> Result<Stream, Malformed> {
     let mut stream = Stream::new();
-    // An id of 16 bytes with its length, and a listpack with its.
+    // An id of 16 bytes with its length, and a listpack with its length.
     for _ in 0..reader.count(ID_BYTES + 2)? {
         blocks::read(reader, stream.log_mut())?;
     }
@@ -88,7 +89,7 @@ fn read_counters(
         entries_added: len,
     };
     if has_counters {
-        // The first entry says it better.
+        // The first entry is authoritative.
         let _first_id = read_id(reader)?;
         counters.max_deleted_id = read_id(reader)?;
         counters.entries_added = happened(reader.length()?)?;
@@ -105,9 +106,9 @@ fn read_group(
     let name = reader.text()?;
     let last_delivered = read_id(reader)?;
     let entries_read = match type_code {
-        // It is told by where the group stands, as far as that says it.
+        // It follows from the group's position, as far as that is possible.
         code::STREAM_PLAIN => stream.log().added_up_to(last_delivered),
-        // Beyond it lie READ_UNKNOWN and counts of Redis' own that have wrapped around.
+        // Larger values are READ_UNKNOWN and Redis' own counts that have wrapped around.
         _ => Some(reader.length()?).filter(|&read| read <= HAPPENED_MAX),
     };
     let mut pending = read_pending(reader)?;
@@ -121,7 +122,7 @@ fn read_group(
         Ok::<_, Malformed>(())
     });
     consumers.unwrap_or(Ok(()))?;
-    // What nobody has cannot be acknowledged.
+    // An entry without an owner cannot be acknowledged.
     if pending.is_empty() {
         Ok(())
     } else {
@@ -129,7 +130,7 @@ fn read_group(
     }
 }
 
-/// Time and number of deliveries of what is pending in a group, by id.
+/// Time and number of deliveries of a group's pending entries, by id.
 type PendingById = BTreeMap<EntryId, (u64, u64)>;
 
 fn read_pending(reader: &mut Reader<'_>) -> Result<PendingById, Malformed> {
@@ -171,7 +172,7 @@ fn read_consumer(
     Ok(())
 }
 
-/// An id as two lengths.
+/// Reads an id as two lengths.
 fn read_id(reader: &mut Reader<'_>) -> Result<EntryId, Malformed> {
     Ok(EntryId::new(reader.length()?, reader.length()?))
 }

@@ -1,6 +1,7 @@
-//! Append-only files of Redis: which there are, and the commands in them, of which a little is held at a time.
+//! Append-only files of Redis: finding them, and reading their commands, a small part at a time.
 //!
-//! A file may begin as an RDB file does. The last one may end within a request, as a server leaves it that was stopped.
+//! A file may begin as an RDB file. The last file may end within a request, because a server that
+//! was stopped leaves it like that.
 
 use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
@@ -9,18 +10,19 @@ use rdb::aof_manifest::Manifest;
 
 use super::writes::{HEAD_BYTES_MAX, Writes};
 
-/// What the name of a manifest ends with.
+/// Suffix of a manifest's name.
 const MANIFEST_SUFFIX: &str = ".manifest";
-/// Where a server keeps such files below `dir`, unless it is told otherwise.
+/// Default directory of such files below `dir`.
 const DIRECTORY_NAME: &str = "appendonlydir";
-/// A manifest is a few lines.
+/// Maximum length of a manifest, which has a few lines.
 const MANIFEST_BYTES_MAX: u64 = 1 << 20;
-/// Digits of a length, with what stands before and behind them.
+/// Digits of a length, with the bytes before and behind them.
 const LINE_BYTES_MAX: u64 = 64;
-/// Lines that only people read may be longer.
+/// Comment lines may be longer.
 const COMMENT_BYTES_MAX: u64 = 64 << 10;
 
-/// The files that a path leads to, in order: a manifest, or a directory with one or above one. None for anything else.
+/// Returns the files that a path leads to, in order: a manifest, or a directory that contains one
+/// or is above one. `None` for anything else.
 pub(super) fn find(path: &Path) -> Result<Option<Vec<PathBuf>>, String> {
     let manifest = match path.is_dir() {
         true => match manifest_in(path)? {
@@ -50,7 +52,7 @@ pub(super) fn find(path: &Path) -> Result<Option<Vec<PathBuf>>, String> {
     }
 }
 
-/// The one manifest in a directory.
+/// Returns the only manifest in a directory.
 fn manifest_in(directory: &Path) -> Result<Option<PathBuf>, String> {
     let Ok(entries) = std::fs::read_dir(directory) else {
         return Ok(None);
@@ -75,11 +77,11 @@ pub(super) enum End {
     Short(u64),
 }
 
-/// Why a file is not read to its end.
+/// Why reading a file ended early.
 #[derive(Debug)]
 pub(super) enum Flaw {
     Io(io::Error),
-    /// What stands at an offset is no request.
+    /// The bytes at an offset are not a request.
     Damaged(u64),
 }
 
@@ -116,7 +118,7 @@ struct Request<'i, I> {
 }
 
 impl<I: BufRead> Request<'_, I> {
-    /// Reads it, or a line for people; whether there was one.
+    /// Reads the request, or a comment line. Returns whether there was one.
     fn read(&mut self, writes: &mut Writes) -> Result<bool, Flaw> {
         writes.begin();
         let first = self.input.fill_buf().map_err(Flaw::Io)?.first().copied();
@@ -157,7 +159,7 @@ impl<I: BufRead> Request<'_, I> {
         Ok(true)
     }
 
-    /// A line of a sign and a number.
+    /// Reads a line of a sign and a number.
     fn number(&mut self, sign: u8) -> Result<u64, Flaw> {
         let at = self.offset;
         let line = self.line(LINE_BYTES_MAX)?;
@@ -165,7 +167,7 @@ impl<I: BufRead> Request<'_, I> {
         number.ok_or(Flaw::Damaged(at))
     }
 
-    /// A line without its end.
+    /// Reads a line without its end.
     fn line(&mut self, bytes_max: u64) -> Result<Vec<u8>, Flaw> {
         let at = self.offset;
         let mut line = Vec::new();

@@ -1,4 +1,4 @@
-//! Keys of files: RDB, and our checkpoints. What logs have is counted by `logs`.
+//! Keys of files: RDB files and our checkpoints. `logs` counts those of logs.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -15,27 +15,28 @@ use super::tally::{Seen, Tally};
 use super::{append_only, logs};
 use crate::error::BenchError;
 
-/// The longest text that a server takes.
+/// Maximum length of a text that a server accepts.
 const STRING_BYTES_MAX: usize = 512 << 20;
-/// Collections beyond so many elements have their large form.
+/// Number of elements beyond which collections have their large form.
 const SMALL_ENTRIES: usize = 128;
-/// What a record has beside key, value and deadline. The key takes a multiple of its size.
+/// Bytes of a record besides key, value and deadline. The key takes a multiple of its size.
 const HEAD_BYTES: usize = 8;
 /// A record's share of the index.
 const INDEX_BYTES: usize = 12;
-/// The smallest slot of a record; up to where slots differ by this; and the largest.
+/// The smallest slot of a record; the step between slots, with the size up to which it applies; and
+/// the largest slot.
 const SLOT_BYTES_MIN: usize = 32;
 const SLOT_STEP_BYTES: usize = 16;
 const SLOT_FINE_BYTES_MAX: usize = 512;
 const SLOT_BYTES_MAX: usize = 16 << 10;
-/// What a longer string has beside its bytes, which lie apart: words in the record, and their own head.
+/// Overhead of a longer string, whose bytes lie apart: words in the record, and their own head.
 const APART_WORD_BYTES: usize = 24;
 const APART_HEAD_BYTES: usize = 64;
-/// What a collection of one block does without: the head of a large one.
+/// The head of a large collection, which a collection of one block does not have.
 const LARGE_HEAD_BYTES: usize = 48;
-/// What a record has instead of a value that is in a tier, as [`COLD`] says.
+/// Bytes in a record that replace a value in a tier, as for [`COLD`].
 const STUB_BYTES: usize = 16;
-/// Kinds of such values by their numbers: type and encoding, as `docs/formats/tier.md` has them.
+/// Type and encoding of such values by the number of their kind, as in `docs/formats/tier.md`.
 const COLD_KINDS: [(&str, &str); 12] = [
     ("string", "raw"),
     ("string", "raw"),
@@ -50,13 +51,13 @@ const COLD_KINDS: [(&str, &str); 12] = [
     ("zset", "skiplist"),
     ("stream", "stream"),
 ];
-/// Where the body of such a record has the length of the value, and its kind.
+/// Positions of the value's length and kind in the body of such a record.
 const COLD_LEN_AT: usize = 16;
 const COLD_KIND_AT: usize = 20;
-/// Where a server keeps its files below `dir`.
+/// Directory of a server's files below `dir`.
 const DATA_NAME: &str = "iolite-data";
 
-/// Counts the keys of a file, and what a log says was written after them; what it was.
+/// Counts the keys of a file, and the later writes in a log. Returns what the file was.
 pub(super) fn read(path: &Path, tally: &mut Tally) -> Result<String, BenchError> {
     for place in [path.to_owned(), path.join(DATA_NAME)] {
         let has_log = place.join(logs::LOG_NAME).is_dir();
@@ -84,7 +85,7 @@ pub(super) fn fault(path: &Path, error: impl ToString) -> BenchError {
     BenchError::File(PathBuf::from(path), error.to_string())
 }
 
-/// Counts the records of an RDB file; its version, and what follows it.
+/// Counts the records of an RDB file. Returns its version, and what follows it.
 pub(super) fn records<R: Read>(
     path: &Path,
     source: R,
@@ -96,7 +97,8 @@ pub(super) fn records<R: Read>(
     let now_unix_ms = SystemClock::new().now_unix_ms();
     while let Some(item) = reader.next().map_err(|error| fault(path, error))? {
         let Item::Record(record) = item else { continue };
-        // Texts are counted as they are found; a collection is read to see what it takes.
+        // The length of a text is known without decoding; a collection is decoded to determine its
+        // memory.
         let value = match record.value(version, &limits) {
             Ok(value) => value,
             Err(error) => return Err(fault(path, error)),
@@ -140,7 +142,7 @@ fn seen_in_part<'r>(
     let value = match record.head.type_code {
         COLD => return seen_cold(record, now_unix_ms),
         TEXT => Value::String(record.body.to_vec()),
-        // A number takes eight bytes, whatever it spells.
+        // A number takes eight bytes, whatever its text.
         NUMBER => Value::String(b"10000000".to_vec()),
         code => value::read(code, &mut Reader::new(record.body, version, limits))?,
     };
@@ -153,7 +155,8 @@ fn seen_in_part<'r>(
     ))
 }
 
-/// A key whose value is in a tier: of the value, what its record tells. The memory is that of the record alone.
+/// Returns a key whose value is in a tier, with what its record shows of the value. The memory is
+/// that of the record alone.
 fn seen_cold<'r>(record: &Record<'r>, now_unix_ms: u64) -> Result<Seen<'r>, Malformed> {
     let kind = record.body.get(COLD_KIND_AT).copied().map(usize::from);
     let kind = kind.and_then(|kind| COLD_KINDS.get(kind));
@@ -173,7 +176,7 @@ fn seen_cold<'r>(record: &Record<'r>, now_unix_ms: u64) -> Result<Seen<'r>, Malf
     })
 }
 
-/// What a record has beside its value.
+/// Returns a record's bytes besides its value.
 fn record_bytes(key: &[u8], deadline_unix_ms: Option<u64>) -> usize {
     let deadline_bytes = if deadline_unix_ms.is_some() { 8 } else { 0 };
     HEAD_BYTES + key.len().next_multiple_of(HEAD_BYTES) + deadline_bytes
@@ -232,7 +235,8 @@ fn seen<'k>(
     }
 }
 
-/// The slot of a record with so many bytes: beyond fine steps, four sizes between one power of two and the next.
+/// Returns the slot size for a record of so many bytes: beyond the fine steps, four sizes between
+/// one power of two and the next.
 fn slot_bytes(bytes: usize) -> usize {
     let bytes = bytes.max(SLOT_BYTES_MIN);
     match bytes <= SLOT_FINE_BYTES_MAX {
@@ -267,7 +271,7 @@ mod tests {
         })
     }
 
-    /// As MEMORY USAGE says of keys `k:N` with values of `N` bytes.
+    /// As MEMORY USAGE shows for keys `k:N` with values of `N` bytes.
     #[test]
     fn sizes_are_those_of_the_server() {
         for (len, expected) in [

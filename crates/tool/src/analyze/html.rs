@@ -1,6 +1,6 @@
-//! Sums as one page: no script, nothing from elsewhere, to be kept or sent.
+//! Sums as one self-contained page without scripts, to be kept or sent.
 //!
-//! Keys are a stranger's bytes: everything that is not of this file goes through [`escaped`].
+//! Keys are untrusted bytes: everything that does not come from this file goes through [`escaped`].
 
 use std::fmt::Write as _;
 
@@ -28,7 +28,7 @@ rect { fill: #2a78c2; } rect.all { fill: #8883; }
 </style></head><body>
 ";
 
-/// The page.
+/// Returns the page.
 pub(super) fn page(source: &str, tally: &Tally, prefixes: usize) -> String {
     let mut text = HEAD.to_owned();
     let total = tally.total;
@@ -53,7 +53,7 @@ pub(super) fn page(source: &str, tally: &Tally, prefixes: usize) -> String {
     text
 }
 
-/// What a log has.
+/// Appends the sums of a log.
 fn written(text: &mut String, writes: &Writes, prefixes: usize) {
     let total = writes.total;
     let _written = writeln!(
@@ -134,7 +134,7 @@ fn keys(text: &mut String, title: &str, keys: &[Big]) {
     text.push_str("</table></div>\n");
 }
 
-/// Characters of a key that are shown.
+/// Maximum number of characters of a key that are shown.
 const KEY_CHARACTERS_SHOWN: usize = 200;
 
 fn shortened(text: &str) -> String {
@@ -149,7 +149,7 @@ fn capitalised(title: &str) -> String {
     format!("{first}{}", rest.to_ascii_lowercase())
 }
 
-/// A text in which nothing is markup.
+/// Escapes a text so that nothing in it is markup.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for char in text.chars() {

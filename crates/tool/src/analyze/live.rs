@@ -1,4 +1,4 @@
-//! Keys of a running server, by SCAN: it says itself what they take.
+//! Keys of a running server, by SCAN. The server itself reports their memory.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use crate::cli::keys::{scan_step, text_of, together};
 use crate::endpoint::{Endpoint, Session};
 use crate::error::BenchError;
 
-/// How the keys are walked through.
+/// How to walk through the keys.
 pub(super) struct Walk<'o> {
     pub(super) pattern: Option<&'o str>,
     pub(super) count: u64,
     pub(super) pause: Duration,
 }
 
-/// Types, and how their elements are counted.
+/// Types, and the command that counts their elements.
 const TYPES: [(&str, &str); 6] = [
     ("string", ""),
     ("list", "LLEN"),
@@ -27,7 +27,7 @@ const TYPES: [(&str, &str); 6] = [
 ];
 const OTHER: &str = "other";
 
-/// Encodings that are told apart.
+/// Encodings that are distinguished.
 const ENCODINGS: [&str; 12] = [
     "int",
     "embstr",
@@ -43,7 +43,7 @@ const ENCODINGS: [&str; 12] = [
     "btree",
 ];
 
-/// Counts the keys of a server; what it was.
+/// Counts the keys of a server. Returns what it was.
 pub(super) fn read(
     endpoint: &Endpoint,
     walk: &Walk<'_>,
@@ -105,7 +105,7 @@ fn look(
             "" => Some(Value::Integer(1)),
             _ => counts.next(),
         };
-        // A key that went meanwhile is not counted.
+        // A key that was removed meanwhile is not counted.
         let Value::Integer(bytes) = of_key[1] else {
             continue;
         };
@@ -124,7 +124,7 @@ fn look(
     Ok(())
 }
 
-/// A number that is not below 0.
+/// Returns a number that is not negative.
 fn number(reply: Option<&Value>) -> Option<u64> {
     match reply? {
         Value::Integer(number) => u64::try_from(*number).ok(),

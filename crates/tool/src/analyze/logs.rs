@@ -1,4 +1,5 @@
-//! What logs have: append-only files of Redis, with the records that such a file may begin with, and our own log.
+//! Contents of logs: append-only files of Redis, with the records with which such a file may begin,
+//! and our own log.
 
 use std::fs::File;
 use std::io::{BufReader, Cursor, Read};
@@ -14,12 +15,12 @@ use super::files::{fault, records};
 use super::tally::Tally;
 use crate::error::BenchError;
 
-/// Where our log is, beside a checkpoint.
+/// Directory of our log, beside a checkpoint.
 pub(super) const LOG_NAME: &str = "log";
-/// What is read at once.
+/// Bytes read at once.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Counts records and requests of files of Redis, in order; what they are.
+/// Counts records and requests of Redis files, in order. Returns what they are.
 pub(super) fn append_only(
     path: &Path,
     files: &[PathBuf],
@@ -38,7 +39,7 @@ pub(super) fn append_only(
     Ok(told)
 }
 
-/// Counts what a file has; what it is.
+/// Counts the contents of a file. Returns what it is.
 fn one(path: &Path, is_last: bool, tally: &mut Tally) -> Result<String, BenchError> {
     let mut file = File::open(path).map_err(|error| fault(path, error))?;
     let mut start = Vec::new();
@@ -46,7 +47,7 @@ fn one(path: &Path, is_last: bool, tally: &mut Tally) -> Result<String, BenchErr
     read.map_err(|error| fault(path, error))?;
     let source = Cursor::new(start.clone()).chain(file);
     let has_records = matches!(start.as_slice(), b"REDIS" | b"VALKE");
-    // A base without anything is a file without a byte.
+    // An empty base is a file of zero bytes.
     if !has_records && !matches!(start.first(), None | Some(b'*' | b'#')) {
         return Err(fault(
             path,
@@ -75,7 +76,7 @@ fn one(path: &Path, is_last: bool, tally: &mut Tally) -> Result<String, BenchErr
     Ok(format!("RDB version {version}{end}"))
 }
 
-/// Counts requests; how the file ends, where that is within one.
+/// Counts requests. Returns how the file ends, if it ends within a request.
 fn requests(
     path: &Path,
     source: impl std::io::BufRead,
@@ -95,8 +96,9 @@ fn requests(
     }
 }
 
-/// Counts what our log has behind a checkpoint, or all of it; what both are. Frames that only the log's ring has, after a
-/// kill, are not seen: a start takes them over.
+/// Counts what our log has behind a checkpoint, or all of it. Returns what both are. Frames that
+/// are only in the log's ring, after a kill, are not counted; a server takes them over at its
+/// start.
 pub(super) fn own(
     place: &Path,
     manifest: Option<&Manifest>,

@@ -1,4 +1,4 @@
-//! Sums as text, JSON and CSV; as a page in `html`.
+//! Sums as text, JSON and CSV; the page is in `html`.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use super::tally::{Big, SPANS, Sum, Tally};
 use super::writes::{Writes, Written};
 
-/// Bytes of a key that are shown.
+/// Maximum number of bytes of a key that are shown.
 const KEY_BYTES_SHOWN: usize = 60;
-/// Keys whose prefixes were too many to be kept apart.
+/// The row of keys whose prefixes exceeded the maximum number.
 const LATE_PREFIXES: &str = "(of prefixes that came too late)";
 
 pub(super) fn text(source: &str, tally: &Tally, prefixes: usize) -> String {
@@ -35,7 +35,7 @@ pub(super) fn text(source: &str, tally: &Tally, prefixes: usize) -> String {
     text
 }
 
-/// What a log has.
+/// Appends the sums of a log.
 fn written(text: &mut String, writes: &Writes, prefixes: usize) {
     let _written = writeln!(
         text,
@@ -63,7 +63,7 @@ fn written(text: &mut String, writes: &Writes, prefixes: usize) {
     }
 }
 
-/// The sums of a log, each a title and rows.
+/// Returns the sums of a log, each with a title and rows.
 pub(super) fn written_sections(
     writes: &Writes,
     prefixes: usize,
@@ -90,7 +90,7 @@ pub(super) fn written_sections(
     sections
 }
 
-/// The sums by what they are of, each a title and rows.
+/// Returns the sums by category, each with a title and rows.
 pub(super) fn sections(tally: &Tally, prefixes: usize) -> Vec<(&'static str, Vec<(String, Sum)>)> {
     let types = tally.by_encoding.iter();
     let types = types.map(|((name, encoding), sum)| (format!("{name} ({encoding})"), *sum));
@@ -255,7 +255,7 @@ fn written_json(writes: &Writes, prefixes: usize) -> Value {
     })
 }
 
-/// A line a prefix: of what keys take, and of what a log has.
+/// Returns one line per prefix: its keys, and its writes in a log.
 pub(super) fn csv(tally: &Tally, prefixes: usize) -> String {
     let mut text = "prefix,keys,bytes,elements,writes,written_bytes\n".to_owned();
     let kept = tally.prefixes();

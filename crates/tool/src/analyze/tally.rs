@@ -1,19 +1,19 @@
-//! Sums over keys: one key is seen at a time.
+//! Sums over keys, which are added one at a time.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 use super::writes::Writes;
 
-/// Prefixes that are kept apart; the keys of those that come later are counted together.
+/// Maximum number of distinct prefixes; keys of further prefixes are counted together.
 pub(super) const PREFIXES_MAX: usize = 100_000;
 
-/// What is counted.
+/// Rules of counting.
 #[derive(Clone, Debug)]
 pub(super) struct Rules {
-    /// Keys that are named.
+    /// Number of keys that are listed.
     pub(super) top: usize,
-    /// Parts of a prefix.
+    /// Number of parts in a prefix.
     pub(super) depth: usize,
     pub(super) delimiter: Vec<u8>,
 }
@@ -27,11 +27,11 @@ pub(super) struct Seen<'k> {
     pub(super) encoding: &'static str,
     pub(super) bytes: u64,
     pub(super) elements: u64,
-    /// What is left of its time, in milliseconds; none for ever.
+    /// Remaining time to live in milliseconds, or `None` without a deadline.
     pub(super) ttl_ms: Option<u64>,
 }
 
-/// How many keys, and what they take.
+/// Number of keys, and their memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sum {
     pub(super) keys: u64,
@@ -47,10 +47,10 @@ impl Sum {
     }
 }
 
-/// A key that is named.
+/// A key that is listed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Big {
-    /// What it is chosen by: bytes or elements.
+    /// The rank criterion: bytes or elements.
     pub(super) size: u64,
     pub(super) database: u32,
     pub(super) key: Vec<u8>,
@@ -94,7 +94,7 @@ impl Top {
     }
 }
 
-/// Times to live: up to so many milliseconds, and what that is called.
+/// Times to live: upper limits in milliseconds, and their names.
 pub(super) const SPANS: [(u64, &str); 6] = [
     (60_000, "up to 1 minute"),
     (3_600_000, "up to 1 hour"),
@@ -112,19 +112,19 @@ pub(super) struct Tally {
     pub(super) by_type: BTreeMap<&'static str, Sum>,
     pub(super) by_encoding: BTreeMap<(&'static str, &'static str), Sum>,
     pub(super) by_database: BTreeMap<u32, Sum>,
-    /// By [`SPANS`]; the last is of keys without a deadline.
+    /// By [`SPANS`]; the last entry is for keys without a deadline.
     pub(super) by_ttl: [Sum; SPANS.len() + 1],
     prefixes: HashMap<Vec<u8>, Sum>,
     /// Keys of prefixes beyond [`PREFIXES_MAX`].
     pub(super) beyond: Sum,
     by_bytes: Top,
     by_elements: Top,
-    /// What a log has, where there is one.
+    /// The writes of a log, if there is one.
     pub(super) writes: Option<Writes>,
 }
 
 impl Tally {
-    /// What a log has is counted here.
+    /// Returns the counters for a log's writes.
     pub(super) fn writes(&mut self) -> &mut Writes {
         let rules = &self.rules;
         self.writes
@@ -178,7 +178,7 @@ impl Tally {
         }
     }
 
-    /// Prefixes by what they take, the largest first.
+    /// Returns prefixes by memory, the largest first.
     pub(super) fn prefixes(&self) -> Vec<(&[u8], Sum)> {
         let mut all: Vec<(&[u8], Sum)> = self
             .prefixes
@@ -198,7 +198,7 @@ impl Tally {
     }
 }
 
-/// The first parts of a key with the delimiter behind them; nothing for a key without one.
+/// Returns the first parts of a key including the delimiter, or nothing for a key without one.
 pub(super) fn prefix_of<'k>(rules: &Rules, key: &'k [u8]) -> &'k [u8] {
     let delimiter = &rules.delimiter;
     let mut end = 0;

@@ -1,25 +1,27 @@
-//! Sums over the commands of a log: what was written, and to which keys. One part of a command is seen at a time.
+//! Sums over the commands of a log: what was written, and to which keys. The parts of a command are
+//! added one at a time.
 //!
-//! A log is not replayed here: what keys hold in the end takes the memory of a server to know. Keys that are written most
-//! are found with a bounded number of counters, of which the smaller half makes room when they are full: who was written
-//! little may be missed, and what is told of a key is what was counted since it came in.
+//! The log is not replayed: the final contents of keys would take as much memory as a server. A
+//! bounded number of counters finds the keys that are written most; when it is reached, the smaller
+//! half is dropped. So rarely written keys may be missed, and a key's count begins when its counter
+//! was last created.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::tally::{PREFIXES_MAX, Rules, prefix_of};
 
-/// Keys that are counted at a time.
+/// Maximum number of keys counted at a time.
 const COUNTERS_MAX: usize = 20_000;
-/// Names of commands that are kept apart; others are counted together.
+/// Maximum number of distinct command names; other commands are counted together.
 const NAMES_MAX: usize = 1_000;
-/// The name of those.
+/// The name for the other commands.
 const OTHER: &str = "(other)";
-/// Bytes of a part that are looked at: longer keys are cut.
+/// Maximum number of bytes of a part that are used: longer keys are cut off.
 pub(super) const HEAD_BYTES_MAX: usize = 1_024;
-/// Keys of one command that are told apart.
+/// Maximum number of distinct keys of one command.
 const KEYS_MAX: usize = 1_000;
 
-/// How many commands, and what they take in the log.
+/// Number of commands, and their bytes in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Written {
     pub(super) writes: u64,
@@ -33,22 +35,22 @@ impl Written {
     }
 }
 
-/// Where a command has its keys.
+/// Positions of a command's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keys {
-    /// It has none.
+    /// No keys.
     None,
-    /// At one place.
+    /// One key at this position.
     At(usize),
-    /// All that follows.
+    /// All parts from this position on.
     All,
-    /// Every second one.
+    /// Every second part.
     Pairs,
-    /// As many as the part at this place says, behind it.
+    /// As many parts behind this position as it states.
     Counted(usize),
 }
 
-/// Commands of logs whose keys are not the first part alone.
+/// Commands in logs whose keys are not just the first part.
 const PLACES: [(&str, Keys); 24] = [
     ("SELECT", Keys::None),
     ("MULTI", Keys::None),
@@ -76,17 +78,17 @@ const PLACES: [(&str, Keys); 24] = [
     ("RENAME", Keys::All),
 ];
 
-/// A command that is being seen.
+/// The command that is being added.
 #[derive(Clone, Debug, Default)]
 struct Current {
     name: String,
     keys: Option<Keys>,
-    /// What [`Keys::Counted`] is followed by.
+    /// The number that [`Keys::Counted`] refers to.
     counted: usize,
     found: Vec<Vec<u8>>,
     found_count: u64,
     bytes: u64,
-    /// Where the next part stands.
+    /// Position of the next part.
     at: usize,
 }
 
@@ -120,17 +122,18 @@ impl Writes {
         }
     }
 
-    /// The commands that follow are of this database.
+    /// Sets the database of the following commands.
     pub(super) fn select(&mut self, database: u32) {
         self.database = database;
     }
 
-    /// A command begins.
+    /// Begins a command.
     pub(super) fn begin(&mut self) {
         self.current = Current::default();
     }
 
-    /// The next part of it, or how it begins, and how long it is. Of a key no more than [`HEAD_BYTES_MAX`] is kept.
+    /// Adds the next part of the command, by its head and its total length. At most
+    /// [`HEAD_BYTES_MAX`] of a key are kept.
     pub(super) fn part(&mut self, head: &[u8], len: u64) {
         let current = &mut self.current;
         let at = current.at;
@@ -171,10 +174,10 @@ impl Writes {
         }
     }
 
-    /// It is whole.
+    /// Ends the command.
     pub(super) fn end(&mut self) {
         let current = std::mem::take(&mut self.current);
-        // What only says how to read the rest is no write.
+        // Commands that only say how to read the others are not writes.
         if matches!(current.name.as_str(), "" | "SELECT" | "MULTI" | "EXEC") {
             return;
         }
@@ -215,7 +218,7 @@ impl Writes {
             .add(bytes);
     }
 
-    /// Forgets the keys that were written less than half of them.
+    /// Forgets the half of the keys with the fewest bytes written.
     fn make_room(&mut self) {
         let mut sizes: Vec<u64> = self.keys.values().map(|written| written.bytes).collect();
         let (_, middle, _) = sizes.select_nth_unstable(COUNTERS_MAX / 2);
@@ -223,19 +226,19 @@ impl Writes {
         self.keys.retain(|_, written| written.bytes > middle);
     }
 
-    /// Commands by what they take, the largest first.
+    /// Returns commands by their bytes, the largest first.
     pub(super) fn commands(&self) -> Vec<(&str, Written)> {
         let named = self.by_command.iter();
         sorted(named.map(|(name, written)| (name.as_str(), *written)))
     }
 
-    /// Prefixes by what was written, the largest first.
+    /// Returns prefixes by bytes written, the largest first.
     pub(super) fn prefixes(&self) -> Vec<(&[u8], Written)> {
         let named = self.prefixes.iter();
         sorted(named.map(|(prefix, written)| (prefix.as_slice(), *written)))
     }
 
-    /// The keys that were written most, with their databases.
+    /// Returns the keys that were written most, with their databases.
     pub(super) fn most_written(&self) -> Vec<((u32, &[u8]), Written)> {
         let named = self.keys.iter();
         let named = named.map(|((database, key), written)| ((*database, key.as_slice()), *written));

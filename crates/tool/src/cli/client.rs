@@ -1,4 +1,5 @@
-//! A connection with how its replies are shown. It is made when a request wants it, and anew after it was lost.
+//! A connection that shows its replies. It is opened when a request needs it, and again after it
+//! was lost.
 
 use std::io::Write;
 
@@ -10,19 +11,19 @@ use super::print::{Form, Printer};
 use crate::endpoint::{Address, Endpoint, Session};
 use crate::error::BenchError;
 
-/// How often a redirection is followed.
+/// Maximum number of redirections that are followed.
 const REDIRECTIONS_MAX: usize = 16;
 
 /// See the module.
 pub(super) struct Client<'o> {
     options: &'o Options,
-    /// Where requests go.
+    /// The server that gets the requests.
     endpoint: Endpoint,
     session: Option<Session>,
     pub(super) printer: Printer,
 }
 
-/// What MOVED and ASK say.
+/// The content of MOVED or ASK.
 struct Redirection {
     slot: String,
     address: Address,
@@ -40,7 +41,7 @@ impl<'o> Client<'o> {
         }
     }
 
-    /// Where requests go.
+    /// Returns the server that gets the requests.
     pub(super) fn address(&self) -> &Address {
         &self.endpoint.address
     }
@@ -49,7 +50,7 @@ impl<'o> Client<'o> {
         self.session.is_some()
     }
 
-    /// The connection; a new one where there is none.
+    /// Returns the connection, or a new one if there is none.
     pub(super) fn connect(&mut self) -> Result<&mut Session, BenchError> {
         let session = match self.session.take() {
             Some(session) => session,
@@ -62,7 +63,7 @@ impl<'o> Client<'o> {
         Ok(self.session.insert(session))
     }
 
-    /// Ends the connection; the next one is to the server at `address`, if that is another one.
+    /// Closes the connection. The next one goes to the server at `address`, if given.
     pub(super) fn leave(&mut self, address: Option<Address>) {
         self.session = None;
         if let Some(address) = address {
@@ -70,12 +71,12 @@ impl<'o> Client<'o> {
         }
     }
 
-    /// The database that a new connection enters.
+    /// Sets the database that a new connection selects.
     pub(super) fn set_database(&mut self, database: u32) {
         self.endpoint.database = database;
     }
 
-    /// Sends a request and shows the reply; the exit code.
+    /// Sends a request and shows the reply. Returns the exit code.
     pub(super) fn run(&mut self, words: &[Vec<u8>], out: &mut dyn Write) -> Result<u8, BenchError> {
         let reply = self.show(words, out)?;
         let is_error = matches!(reply, Some(Value::Error(_)));
@@ -85,7 +86,7 @@ impl<'o> Client<'o> {
         Ok(u8::from(is_error && self.options.fails_on_errors))
     }
 
-    /// Sends a request and shows the reply; none where the server ended, as it was asked to.
+    /// Sends a request and shows the reply. Returns `None` if the server ended, as requested.
     pub(super) fn show(
         &mut self,
         words: &[Vec<u8>],
@@ -100,7 +101,8 @@ impl<'o> Client<'o> {
         Ok(Some(reply))
     }
 
-    /// Sends a request; its reply. Messages that come meanwhile are shown, and redirections followed where wanted.
+    /// Sends a request. Returns its reply. Shows messages received meanwhile, and follows
+    /// redirections if requested.
     fn exchange(
         &mut self,
         words: &[&[u8]],
@@ -139,7 +141,8 @@ impl<'o> Client<'o> {
                 let told = writeln!(out, "-> Redirected to slot [{slot}] located at {address}");
                 written(told)?;
             }
-            // Nodes of a cluster are asked for their first database, and what follows goes to the last one.
+            // Nodes of a cluster only have the first database, and the following requests go to the
+            // last node.
             self.leave(Some(address));
             self.endpoint.database = 0;
             let session = self.connect()?;
@@ -152,7 +155,7 @@ impl<'o> Client<'o> {
         Ok(reply)
     }
 
-    /// The next reply. Where a subscription begins, the messages are the replies.
+    /// Returns the next reply. If a subscription begins, messages are the replies.
     fn next(&mut self, words: &[&[u8]], out: &mut dyn Write) -> Result<Value, BenchError> {
         let is_subscription = words.first().is_some_and(|word| subscribes(word));
         loop {
@@ -170,7 +173,7 @@ impl<'o> Client<'o> {
         }
     }
 
-    /// What a redirection says, if one is followed.
+    /// Returns the redirection in a reply, if it is to be followed.
     fn redirection(&self, reply: &Value) -> Option<Redirection> {
         if !self.options.follows_redirections {
             return None;
@@ -198,7 +201,7 @@ impl<'o> Client<'o> {
         })
     }
 
-    /// Shows messages until the connection ends, or the process.
+    /// Shows messages until the connection or the process ends.
     pub(super) fn listen(&mut self, out: &mut dyn Write) -> Result<(), BenchError> {
         loop {
             let message = match self.connect()?.reply() {
@@ -220,14 +223,14 @@ fn subscribes(word: &[u8]) -> bool {
         .any(|name| word.eq_ignore_ascii_case(name))
 }
 
-/// Whether what follows the reply is messages.
+/// Whether messages follow the reply.
 pub(super) fn listens(words: &[Vec<u8>]) -> bool {
     words
         .first()
         .is_some_and(|word| subscribes(word) || word.eq_ignore_ascii_case(b"MONITOR"))
 }
 
-/// Whether the reply is text for people, which is shown as it is.
+/// Whether the reply is text for people, which is shown unchanged.
 fn is_text(words: &[Vec<u8>]) -> bool {
     let is = |at: usize, name: &str| {
         words

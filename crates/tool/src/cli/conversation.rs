@@ -1,8 +1,8 @@
-//! A conversation: requests by lines, and what else a line may say. Where it stands is in its prompt.
+//! A conversation: requests and other commands, line by line. The prompt shows its state.
 //!
-//! `5 PING` is PING five times, `connect HOST PORT` goes to another server, `:set nohints` is a preference; `help`, `clear` and
-//! `quit` are what they say. A connection that is lost ends no conversation: the next line makes a new one. What was on its
-//! way is not sent again.
+//! `5 PING` is PING five times, `connect HOST PORT` goes to another server, `:set nohints` is a
+//! preference; there are also `help`, `clear` and `quit`. A lost connection does not end the
+//! conversation: the next line opens a new one. A request that was under way is not sent again.
 
 use std::io::{BufRead as _, Write};
 
@@ -16,13 +16,13 @@ use super::print::Form;
 use crate::endpoint::Address;
 use crate::error::BenchError;
 
-/// What follows a line.
+/// What to do after a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     On,
-    /// The screen is wanted empty.
+    /// Clear the screen.
     Clear,
-    /// Something is to be told of these words.
+    /// Show help for these words.
     Help(Vec<String>),
     End,
 }
@@ -31,20 +31,20 @@ pub(super) enum Next {
 pub(super) struct Conversation<'o> {
     pub(super) client: Client<'o>,
     state: State,
-    /// Whether words still to come are shown.
+    /// Whether hints for the words that may follow are shown.
     pub(super) shows_hints: bool,
-    /// Whether a request was answered with an error, or could not be sent.
+    /// Whether a request got an error reply, or could not be sent.
     pub(super) has_failed: Failed,
 }
 
-/// What has gone wrong so far.
+/// Failures so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Failed {
     pub(super) with_error: bool,
     pub(super) to_talk: bool,
 }
 
-/// Requests by the lines of standard input; the exit code.
+/// Sends the lines of standard input as requests. Returns the exit code.
 pub(super) fn lines(options: &Options, out: &mut dyn Write) -> Result<u8, BenchError> {
     let mut conversation = Conversation::new(options);
     for line in std::io::stdin().lock().split(b'\n') {
@@ -78,7 +78,7 @@ impl<'o> Conversation<'o> {
         }
     }
 
-    /// What stands in front of a line.
+    /// Returns the prompt.
     pub(super) fn prompt(&self) -> String {
         match self.client.is_connected() {
             true => self.state.prompt(self.client.address()),
@@ -90,21 +90,21 @@ impl<'o> Conversation<'o> {
         self.state.is_in_transaction
     }
 
-    /// Connects, and tells of it when that fails.
+    /// Connects, and reports a failure.
     pub(super) fn connect(&mut self) {
         if let Err(error) = self.client.connect() {
             self.tell(&error);
         }
     }
 
-    /// Does what a line says.
+    /// Executes a line.
     ///
     /// # Errors
-    /// Standard output is gone.
+    /// Standard output is closed.
     pub(super) fn line(&mut self, line: &[u8], out: &mut dyn Write) -> Result<Next, BenchError> {
         match self.step(line, out) {
             Err(error @ BenchError::System(..)) => Err(error),
-            // What cannot be understood is answered like a request.
+            // A line that cannot be parsed is answered like a request.
             Err(BenchError::Usage(text)) => written(writeln!(out, "{text}")).map(|()| Next::On),
             Err(error) => {
                 self.tell(&error);
@@ -116,7 +116,7 @@ impl<'o> Conversation<'o> {
 
     fn tell(&mut self, error: &BenchError) {
         self.has_failed.to_talk = true;
-        // Without standard error there is nobody to tell.
+        // Without standard error the message is lost.
         let _told = writeln!(std::io::stderr(), "{error}");
         if !self.client.is_connected() {
             self.state.is_in_transaction = false;
@@ -199,7 +199,7 @@ impl<'o> Conversation<'o> {
     }
 }
 
-/// Where a connection stands, as far as the prompt shows it.
+/// The state of a connection that the prompt shows.
 #[derive(Clone, Debug, Default)]
 struct State {
     database: u32,
@@ -224,11 +224,11 @@ impl State {
         format!("{address}{database}{transaction}> ")
     }
 
-    /// Follows what a request has changed.
+    /// Updates the state after a request.
     fn follow(&mut self, words: &[Vec<u8>], reply: &Value) {
         let is = |name: &str| words[0].eq_ignore_ascii_case(name.as_bytes());
         if let Value::Error(text) = reply {
-            // The transaction is over, though without effect.
+            // The transaction is over, although without effect.
             self.is_in_transaction &= !text.starts_with(b"EXECABORT");
             return;
         }

@@ -1,6 +1,7 @@
-//! A session of the debugger for scripts that Redis and Valkey have (`--ldb`, `--ldb-sync-mode`, with `--eval`): the script stops
-//! before its first line, and lines of standard input are commands of the debugger. After the end of the script they are
-//! requests again. A server without a debugger, as Iolite is, says so, and nothing is run.
+//! A session of the script debugger of Redis and Valkey (`--ldb`, `--ldb-sync-mode`, with
+//! `--eval`). The script stops before its first line, and lines of standard input are commands of
+//! the debugger. After the end of the script they are requests again. A server without a debugger,
+//! such as Iolite, reports so, and nothing is run.
 
 use std::io::{IsTerminal as _, Write};
 
@@ -13,7 +14,7 @@ use super::{conversation, interactive};
 use crate::endpoint::Session;
 use crate::error::BenchError;
 
-/// The line that says that the script has ended; the reply to EVAL follows.
+/// The line that marks the end of the script; the reply to EVAL follows.
 const END: &[u8] = b"<endsession>";
 
 const WELCOME: &str = "Lua debugging session started, please use:\n\
@@ -21,23 +22,23 @@ const WELCOME: &str = "Lua debugging session started, please use:\n\
                        restart -- Restart the script in debug mode again.\n\
                        help    -- Show Lua script debugging commands.\n\n";
 
-/// How a run of the script came to its end.
+/// How a run of the script ended.
 enum Ended {
-    /// It was run through, or aborted.
+    /// It ran to its end, or was aborted.
     Script,
-    /// It is wanted again, from its first line on.
+    /// It is to be run again from its first line.
     Again,
     /// The session is over.
     Session,
 }
 
-/// Has the script run under the debugger, as often as it is wanted; the exit code.
+/// Runs the script under the debugger, as often as requested. Returns the exit code.
 pub(super) fn run(
     options: &Options,
     debugged: &Debugged,
     out: &mut dyn Write,
 ) -> Result<u8, BenchError> {
-    // Whoever debugs reads along.
+    // A person reads the output.
     let typed = Options {
         printer: Printer::new(Form::Typed),
         ..options.clone()
@@ -59,7 +60,7 @@ fn run_once(
     debugged: &Debugged,
     out: &mut dyn Write,
 ) -> Result<Ended, BenchError> {
-    // Read anew for each run: it is changed and tried again.
+    // Read again for each run: the user changes it and tries again.
     let request = script(&debugged.path, debugged.words.clone())?;
     let mut session = options.endpoint.connect()?;
     session.set_patience(None)?;
@@ -94,7 +95,7 @@ struct Run {
 }
 
 impl Run {
-    /// Commands of the debugger by lines of standard input.
+    /// Sends lines of standard input as commands of the debugger.
     fn steps(&mut self, out: &mut dyn Write) -> Result<Ended, BenchError> {
         let is_terminal = std::io::stdin().is_terminal();
         let mut line = String::new();
@@ -125,7 +126,8 @@ impl Run {
         }
     }
 
-    /// Sends a request and shows the lines that the debugger answers; whether they say that the script has ended.
+    /// Sends a request and shows the debugger's lines. Returns whether they mark the end of the
+    /// script.
     fn exchange(&mut self, words: &[Vec<u8>], out: &mut dyn Write) -> Result<bool, BenchError> {
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
         let mut request = Vec::new();
@@ -149,7 +151,7 @@ impl Run {
         Ok(has_ended)
     }
 
-    /// Shows what EVAL came to.
+    /// Shows the reply to EVAL.
     fn result(&mut self, out: &mut dyn Write) -> Result<(), BenchError> {
         let reply = self.session.reply()?;
         let text = self.typed.show(&reply, false);

@@ -1,4 +1,5 @@
-//! What COMMAND DOCS tells of commands: names to complete, words that are still to come, and help.
+//! Documentation of commands from COMMAND DOCS: names to complete, hints for further words, and
+//! help.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ pub(super) struct Entry {
     pub(super) summary: String,
     pub(super) since: String,
     pub(super) group: String,
-    /// What may follow the name, word by word as far as words can be told apart.
+    /// The words that may follow the name, split where possible.
     pub(super) words: Vec<String>,
 }
 
@@ -33,7 +34,7 @@ impl Entry {
     }
 }
 
-/// What the prompt takes besides requests.
+/// Lines of the prompt besides requests.
 const HELP: &str = "\
 help COMMAND tells of a command, help @GROUP of a group of commands; TAB completes names
 5 COMMAND sends it five times
@@ -42,14 +43,14 @@ connect HOST PORT goes to another server
 clear empties the screen, quit ends
 ";
 
-/// All commands, by their names in capitals; `CONFIG GET` is a name.
+/// All commands by their names in capitals; `CONFIG GET` is one name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Docs {
     pub(super) entries: BTreeMap<String, Entry>,
 }
 
 impl Docs {
-    /// Asks a server; of one that does not know, nothing.
+    /// Asks a server. Empty for a server that does not know the command.
     pub(super) fn of(session: &mut Session) -> Self {
         let mut docs = Self::default();
         if let Ok(reply) = session.ask(&["COMMAND", "DOCS"]) {
@@ -61,7 +62,7 @@ impl Docs {
     fn add(&mut self, parent: &str, commands: &Value) {
         for (name, told) in pairs(commands) {
             let name = String::from_utf8_lossy(&text_of(&name)).to_uppercase();
-            // Names of subcommands have that of their command in front: CONFIG|GET.
+            // Names of subcommands contain the name of their command: CONFIG|GET.
             let name = match name.split_once('|') {
                 Some((_, own)) => format!("{parent} {own}"),
                 None if parent.is_empty() => name,
@@ -83,7 +84,7 @@ impl Docs {
         }
     }
 
-    /// What is known of the command, or group (`@string`), that these words name.
+    /// Returns the help for the command or group (`@string`) that these words name.
     pub(super) fn help(&self, words: &[String]) -> String {
         let name = words.join(" ");
         if name.is_empty() {
@@ -112,7 +113,7 @@ impl Docs {
         }
     }
 
-    /// The command that a line begins with, and how many of its words name it.
+    /// Returns the command at the beginning of a line, and the number of words in its name.
     pub(super) fn find(&self, words: &[String]) -> Option<(&Entry, usize)> {
         let name = words.first()?.to_uppercase();
         if let Some(second) = words.get(1)
@@ -126,7 +127,7 @@ impl Docs {
     }
 }
 
-/// Names and values: a map of RESP3, or an array of both in turns.
+/// Returns names and values: from a RESP3 map, or from an array that alternates between them.
 fn pairs(value: &Value) -> Vec<(Value, Value)> {
     match value {
         Value::Map(pairs) => pairs.clone(),
@@ -145,7 +146,7 @@ fn items(value: &Value) -> &[Value] {
     }
 }
 
-/// An argument as documentation writes it: `[EX seconds | PX milliseconds]`.
+/// Returns an argument in the notation of the documentation: `[EX seconds | PX milliseconds]`.
 fn syntax(argument: &Value) -> String {
     let (mut name, mut kind, mut token) = (String::new(), Vec::new(), String::new());
     let (mut parts, mut flags) = (Vec::new(), Vec::new());

@@ -1,5 +1,5 @@
-//! `--lru-test`: reads and writes of keys of which a few are used most, and how many reads found their key: what a server
-//! with `maxmemory` keeps of them.
+//! `--lru-test`: reads and writes keys, a few of which are used most, and shows how many reads
+//! found their key: how well a server with `maxmemory` keeps the popular keys.
 
 use std::io::Write;
 
@@ -12,14 +12,15 @@ use super::out::written;
 use crate::endpoint::Session;
 use crate::error::BenchError;
 
-/// Writes that are sent at once, and then reads.
+/// Number of writes sent at once, followed by as many reads.
 const BATCH: usize = 250;
 const CYCLE_NS: u64 = 1_000_000_000;
-/// The exponent of the power by which keys are chosen: four fifths of the requests go to a fifth of the keys.
+/// Exponent of the power law by which keys are chosen: four fifths of the requests go to one fifth
+/// of the keys.
 const EXPONENT: f64 = 6.2;
 const VALUE_BYTES: usize = 5;
 
-/// Shows a line a second until the process ends.
+/// Prints one line per second until the process ends.
 pub(super) fn run(options: &Options, keys: u64, out: &mut dyn Write) -> Result<(), BenchError> {
     let mut session = options.endpoint.connect()?;
     let mut random = Prng::from_os();
@@ -60,7 +61,7 @@ fn write(session: &mut Session, random: &mut Prng, keys: u64) -> Result<(), Benc
     }
     session.send(&requests)?;
     for _ in 0..BATCH {
-        // A server that is full and evicts nothing says so; reads tell what it has.
+        // A full server without eviction answers with errors; reads show which keys it has.
         tell_error(&session.reply()?);
     }
     Ok(())
@@ -85,7 +86,7 @@ fn read(session: &mut Session, random: &mut Prng, keys: u64) -> Result<Found, Be
 
 fn tell_error(reply: &Value) {
     if let Value::Error(text) = reply {
-        // Without standard error there is nobody to tell.
+        // Without standard error the message is lost.
         let _told = writeln!(std::io::stderr(), "{}", String::from_utf8_lossy(text));
     }
 }
@@ -94,7 +95,7 @@ fn letter(random: &mut Prng) -> u8 {
     b'A' + u8::try_from(random.below(u64::from(b'z' - b'A'))).unwrap_or_default()
 }
 
-/// A key out of so many, by a power law: numbers near to 1 most often.
+/// Chooses one of `keys` keys by a power law: numbers near 1 most often.
 fn key(random: &mut Prng, keys: u64) -> String {
     format!("lru:{}", rank(random.unit_f64(), keys))
 }

@@ -1,4 +1,4 @@
-//! The prompt: lines with history, names that are completed, and words that are still to come.
+//! The prompt: lines with history, completion of names, and hints for further words.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -18,17 +18,17 @@ use super::options::Options;
 use super::out::written;
 use crate::error::BenchError;
 
-/// Lines that are kept.
+/// Number of lines kept in the history.
 const HISTORY_LINES: usize = 1000;
-/// Where lines are kept, relative to the home directory.
+/// The history file, relative to the home directory.
 const HISTORY_NAME: &str = ".iolitecli_history";
-/// These tell where they are kept instead; nothing is kept at `/dev/null`.
+/// Variables that name another history file; `/dev/null` keeps none.
 const HISTORY_VARIABLES: [&str; 2] = ["IOLITECLI_HISTFILE", "REDISCLI_HISTFILE"];
-/// Where preferences stand, relative to the home directory, and what tells another place.
+/// The preferences file, relative to the home directory, and the variables that name another one.
 const PREFERENCES_NAME: &str = ".iolitecli_rc";
 const PREFERENCES_VARIABLES: [&str; 2] = ["IOLITECLI_RCFILE", "REDISCLI_RCFILE"];
 
-/// What the editor asks while a line is written.
+/// Answers the editor's questions while a line is edited.
 #[derive(Default)]
 struct Assistant {
     docs: Docs,
@@ -64,7 +64,7 @@ impl Completer for Assistant {
     }
 }
 
-/// What stands behind `help`.
+/// Returns what follows `help`.
 fn strip_help(line: &str) -> Option<&str> {
     let (first, rest) = line.split_once(' ')?;
     first
@@ -99,7 +99,7 @@ impl Highlighter for Assistant {
 
 type Lines = Editor<Assistant, DefaultHistory>;
 
-/// Reads lines until there are no more.
+/// Reads lines until the input ends.
 pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), BenchError> {
     let mut conversation = Conversation::new(options);
     conversation.connect();
@@ -109,7 +109,7 @@ pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), BenchErr
     lines.set_helper(Some(Assistant::default()));
     let history = path_of(&HISTORY_VARIABLES, HISTORY_NAME);
     if let Some(path) = &history {
-        // The first time there is none.
+        // There is no file the first time.
         let _loaded = lines.load_history(path);
     }
     prefer(&mut conversation, out)?;
@@ -120,7 +120,7 @@ pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), BenchErr
             Err(ReadlineError::Interrupted | ReadlineError::Eof) => break,
             Err(error) => return Err(editor(error)),
         };
-        // What is pasted may be several lines.
+        // A paste may contain several lines.
         let mut pasted = line.split('\n').map(str::trim);
         let is_last = pasted.try_fold(false, |is_last, line| {
             if is_last || line.is_empty() {
@@ -136,13 +136,13 @@ pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), BenchErr
         }
     }
     if let Some(path) = &history {
-        // What cannot be kept is not missed now.
+        // A failure to save has no consequence now.
         let _saved = lines.save_history(path);
     }
     Ok(())
 }
 
-/// Has the editor know what the conversation knows.
+/// Updates the editor from the conversation.
 fn prepare(conversation: &mut Conversation<'_>, lines: &mut Lines) {
     let Some(assistant) = lines.helper_mut() else {
         return;
@@ -158,7 +158,7 @@ fn prepare(conversation: &mut Conversation<'_>, lines: &mut Lines) {
     }
 }
 
-/// Does what a line says; whether it was the last.
+/// Executes a line. Returns whether it was the last.
 fn run_line(
     conversation: &mut Conversation<'_>,
     lines: &mut Lines,
@@ -179,7 +179,7 @@ fn run_line(
     Ok(false)
 }
 
-/// Takes up the preferences that a file has: lines as `:set nohints`.
+/// Applies the preferences in a file, which has lines such as `:set nohints`.
 fn prefer(conversation: &mut Conversation<'_>, out: &mut dyn Write) -> Result<(), BenchError> {
     let path = path_of(&PREFERENCES_VARIABLES, PREFERENCES_NAME);
     let text = path.and_then(|path| std::fs::read_to_string(path).ok());
@@ -190,7 +190,7 @@ fn prefer(conversation: &mut Conversation<'_>, out: &mut dyn Write) -> Result<()
     Ok(())
 }
 
-/// Whether a line has what nobody else is to read.
+/// Whether a line contains confidential words.
 fn has_secret(line: &str) -> bool {
     let upper = line.to_uppercase();
     let mut words = upper.split_whitespace();
@@ -209,7 +209,7 @@ fn has_secret(line: &str) -> bool {
     }
 }
 
-/// The file that a variable names, or that of the home directory.
+/// Returns the file that a variable names, or the one in the home directory.
 fn path_of(variables: &[&str], name: &str) -> Option<PathBuf> {
     let named = variables.iter().find_map(std::env::var_os);
     let path = match named {

@@ -1,4 +1,4 @@
-//! Walking through the keys of a server, for all tools that do.
+//! Iteration over the keys of a server, for all tools that need it.
 
 use protocol::{Value, encode_request};
 
@@ -12,7 +12,7 @@ pub(crate) struct Step {
     pub(crate) keys: Vec<Vec<u8>>,
 }
 
-/// The keys that SCAN finds from a cursor on.
+/// Returns the keys that one SCAN call finds from a cursor on.
 pub(crate) fn scan_step(
     session: &mut Session,
     cursor: &[u8],
@@ -45,7 +45,7 @@ pub(crate) fn scan_step(
     }
 }
 
-/// A reply that is not what was asked for.
+/// Returns the error for an unexpected reply.
 pub(crate) fn refused(request: &str, reply: &Value) -> BenchError {
     BenchError::Refused {
         request: request.to_owned(),
@@ -53,11 +53,11 @@ pub(crate) fn refused(request: &str, reply: &Value) -> BenchError {
     }
 }
 
-/// Requests that are sent before replies are read are no longer than this together, or one: more might fill both sockets,
-/// with the server waiting for its replies to be read.
+/// Maximum total length of requests that are sent before their replies are read, unless it is a
+/// single one: more might fill both sockets, while the server waits for its replies to be read.
 const AHEAD_BYTES_MAX: usize = 64 << 10;
 
-/// Sends requests, many before the first reply; the replies in their order.
+/// Sends requests, many before the first reply. Returns the replies in their order.
 pub(crate) fn together(
     session: &mut Session,
     requests: &[Vec<&[u8]>],
@@ -77,7 +77,7 @@ pub(crate) fn together(
     Ok(replies)
 }
 
-/// Sends what was written and reads until `wanted` replies are there.
+/// Sends the buffered requests and reads until there are `wanted` replies.
 fn exchange(
     session: &mut Session,
     bytes: &mut Vec<u8>,
@@ -100,7 +100,8 @@ mod tests {
     use super::*;
     use crate::endpoint::{Address, Endpoint};
 
-    /// As a server that reads no request before its replies were taken, with replies that fill the sockets.
+    /// Like a server that reads no request until its replies were read, with replies that fill the
+    /// sockets.
     #[test]
     fn replies_are_taken_before_the_sockets_are_full() {
         const REQUEST: &[u8] = b"*1\r\n$10000\r\n";

@@ -19,7 +19,7 @@ use crate::server;
 
 const NAME: &str = "iolite cli";
 
-/// What is done.
+/// The mode of the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     /// A request by these words; without words, lines of standard input.
@@ -31,52 +31,52 @@ pub(super) enum Mode {
     HotKeys,
     Stat,
     Latency,
-    /// The same, a line each so often.
+    /// The same, with a line per interval.
     LatencyHistory,
     /// The same as a spectrum.
     LatencySpectrum,
-    /// How long this machine keeps a process waiting, in so much time.
+    /// The longest time for which this machine keeps a process waiting, measured for this duration.
     IntrinsicLatency(Duration),
     Pipe,
-    /// An RDB file by a full sync.
+    /// An RDB file from a full sync.
     Dump(Dump),
-    /// What replicas are sent.
+    /// The stream that replicas get.
     Replica,
-    /// What a server with `maxmemory` keeps of so many keys.
+    /// The keys that a server with `maxmemory` keeps, out of so many.
     Evictions(u64),
     /// A script under the debugger.
     Debug(Debugged),
 }
 
-/// A script that is run under the debugger.
+/// A script to be run under the debugger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Debugged {
     pub(super) path: PathBuf,
     /// Its keys and arguments.
     pub(super) words: Vec<Vec<u8>>,
-    /// Whether the server does nothing else meanwhile, and keeps what the script changes.
+    /// Whether the server blocks meanwhile, and keeps the script's changes.
     pub(super) is_sync: bool,
 }
 
-/// What the command line says.
+/// The options of the command line.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(super) struct Options {
     pub(super) endpoint: Endpoint,
     pub(super) mode: Mode,
     pub(super) printer: Printer,
-    /// How often a request is sent; for ever without a number.
+    /// How often a request is sent, or `None` for endlessly.
     pub(super) repeats: Option<u64>,
-    /// What lies between.
+    /// The pause between two of them.
     pub(super) pause: Duration,
-    /// Whether the last word is what standard input has.
+    /// Whether standard input is the last word.
     pub(super) takes_last_of_input: bool,
-    /// The word whose place standard input takes.
+    /// The word that standard input replaces.
     pub(super) input_tag: Option<String>,
     pub(super) fails_on_errors: bool,
     pub(super) follows_redirections: bool,
     pub(super) shows_pushes: bool,
-    /// Whether somebody reads along.
+    /// Whether the output is a terminal.
     pub(super) is_terminal: bool,
     pub(super) pattern: Option<String>,
     pub(super) type_name: Option<String>,
@@ -85,7 +85,7 @@ pub(super) struct Options {
     pub(super) pipe_patience: Duration,
 }
 
-/// What the client takes.
+/// Returns the client's command line.
 #[must_use]
 pub fn command() -> Command {
     Command::new("cli")
@@ -233,7 +233,7 @@ fn modes() -> Vec<Arg> {
     ]
 }
 
-/// Reads the words after `cli`; or what is to be printed instead.
+/// Parses the words after `cli`. Returns the options, or a text to print instead.
 ///
 /// # Errors
 /// [`BenchError::Usage`].
@@ -254,7 +254,7 @@ pub(super) fn read(words: Vec<String>) -> Result<Result<Options, String>, BenchE
     options_of(&given).map(Ok)
 }
 
-/// A request begins with no minus: what does is an option that there is not.
+/// A request does not begin with a minus: such a word is an unknown option.
 fn refuse_option(word: &str) -> Result<(), BenchError> {
     let text = match word {
         "--cluster" => "--cluster is not here: see iolite cluster --help; redis-cli --cluster works with these nodes, too"
@@ -379,7 +379,7 @@ fn mode(given: &Given<'_>) -> Result<Mode, BenchError> {
     }
 }
 
-/// A word that may stand in quotes, as it is meant.
+/// Returns a word without its quotes, if it has any.
 fn unquoted(word: &str) -> Result<Vec<u8>, BenchError> {
     if !word.starts_with(['"', '\'']) {
         return Ok(word.as_bytes().to_vec());
@@ -402,7 +402,7 @@ fn pattern(given: &Given<'_>) -> Result<Option<String>, BenchError> {
     pattern.map(Some).map_err(refused)
 }
 
-/// The request that runs a script: what stands before a lone comma are keys.
+/// Returns the request that runs a script: words before a lone comma are keys.
 pub(super) fn script(path: &Path, mut words: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, BenchError> {
     let text =
         std::fs::read(path).map_err(|error| BenchError::File(path.into(), error.to_string()))?;
@@ -464,7 +464,7 @@ mod tests {
             debugged.is_sync && debugged.words.len() == 3,
             "{debugged:?}"
         );
-        // What follows a request is its own.
+        // Words after a request belong to it.
         assert_eq!(
             given(&["--verbose", "-2", "PING"]).mode,
             given(&["PING"]).mode

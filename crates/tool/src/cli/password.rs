@@ -1,4 +1,5 @@
-//! `--askpass`: a password from whoever sits there, shown as asterisks; or the first line of standard input.
+//! `--askpass`: reads a password from the terminal, shown as asterisks, or from the first line of
+//! standard input.
 
 use std::borrow::Cow;
 use std::io::IsTerminal as _;
@@ -30,7 +31,7 @@ impl Highlighter for Mask {
         Cow::Owned("*".repeat(line.chars().count()))
     }
 
-    // Each character that is typed is shown anew.
+    // Each typed character is drawn again.
     fn highlight_char(&self, _line: &str, _position: usize, _kind: CmdKind) -> bool {
         true
     }
@@ -39,7 +40,7 @@ impl Highlighter for Mask {
 /// Asks for a password.
 ///
 /// # Errors
-/// When there is none: the end of input, or an interruption.
+/// If there is none: the input ended, or was interrupted.
 pub(super) fn ask() -> Result<String, BenchError> {
     let failed = |error: &dyn std::fmt::Display| BenchError::Usage(format!("no password: {error}"));
     if !std::io::stdin().is_terminal() {
@@ -52,7 +53,7 @@ pub(super) fn ask() -> Result<String, BenchError> {
     }
     let mut editor = Editor::<Mask, DefaultHistory>::new().map_err(|error| failed(&error))?;
     editor.set_helper(Some(Mask));
-    // Without colours a line is shown as it is.
+    // Without colours a line is shown unmasked.
     editor.set_color_mode(ColorMode::Forced);
     editor.set_auto_add_history(false);
     let line = editor.readline("Please input password: ");

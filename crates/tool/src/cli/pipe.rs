@@ -1,6 +1,6 @@
-//! Many requests as they come from standard input, replies counted meanwhile.
+//! Sends many requests from standard input unchanged, and counts replies meanwhile.
 //!
-//! The end is found by an ECHO of a text by chance: whatever was sent before it was answered before it.
+//! An ECHO of a random text marks the end: all earlier requests are answered before it.
 
 use std::io::{ErrorKind, Read as _, Write};
 use std::os::fd::AsFd as _;
@@ -17,10 +17,10 @@ use crate::error::BenchError;
 use crate::framing::ReplyEnd;
 
 const PIECE_BYTES: usize = 64 << 10;
-/// The socket is asked again after so long.
+/// Maximum time until the socket is polled again.
 const POLL_EVERY: Duration = Duration::from_millis(100);
 
-/// What came back.
+/// Counts of what was received.
 #[derive(Default)]
 struct Counts {
     replies: u64,
@@ -31,13 +31,13 @@ struct Pipe {
     socket: Socket,
     input: Vec<u8>,
     end: ReplyEnd,
-    /// The reply to the last request.
+    /// The expected reply to the last request.
     last: Vec<u8>,
     counts: Counts,
     is_done: bool,
 }
 
-/// Sends standard input; the exit code.
+/// Sends standard input. Returns the exit code.
 pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<u8, BenchError> {
     let socket = options.endpoint.connect()?.into_nonblocking();
     let socket = socket.map_err(|error| options.endpoint.lost(error))?;
@@ -103,7 +103,7 @@ impl Pipe {
         while !bytes.is_empty() {
             match self.socket.send(bytes) {
                 Ok(count) => bytes = &bytes[count..],
-                // Who does not read replies is not read from.
+                // If replies are not read, the server stops reading requests.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.receive(out)?;
                     self.wait(PollFlags::IN | PollFlags::OUT)?;
@@ -115,7 +115,7 @@ impl Pipe {
         Ok(())
     }
 
-    /// Takes the replies that are there; whether anything came.
+    /// Reads the available replies. Returns whether anything was received.
     fn receive(&mut self, out: &mut dyn Write) -> std::io::Result<bool> {
         let mut piece = [0; PIECE_BYTES];
         let mut has_come = false;

@@ -2,28 +2,28 @@
 
 use protocol::Value;
 
-/// How replies are shown.
+/// The form of replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Typed,
     Raw,
     Csv,
     Json,
-    /// As JSON, but texts are quoted as for people: ASCII alone.
+    /// As JSON, but with texts quoted as for people: ASCII only.
     QuotedJson,
 }
 
-/// Shows replies.
+/// Prints replies.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Printer {
     form: Form,
-    /// Between elements of raw replies.
+    /// Delimiter between elements of raw replies.
     between: Delimiter,
-    /// Behind raw replies.
+    /// Delimiter after raw replies.
     behind: Delimiter,
 }
 
-/// A short text; as much of it as fits.
+/// A short text, cut off to its maximum length.
 #[derive(Clone, Copy, Debug, Default)]
 struct Delimiter {
     bytes: [u8; DELIMITER_BYTES_MAX],
@@ -69,7 +69,7 @@ impl Printer {
         self.behind = Delimiter::new(text);
     }
 
-    /// A reply with the line break behind it; text for people is shown as it is.
+    /// Formats a reply with a line break behind it; text for people is unchanged.
     pub(super) fn show(&self, reply: &Value, is_text: bool) -> Vec<u8> {
         let mut out = Vec::new();
         match (self.form, reply) {
@@ -87,7 +87,7 @@ impl Printer {
             (Form::Raw, reply) => {
                 self.raw(reply, &mut out);
                 if matches!(reply, Value::Error(_)) {
-                    // As `redis-cli` shows it.
+                    // As `redis-cli` does.
                     out.push(b'\n');
                 }
                 out.extend_from_slice(self.behind.text());
@@ -127,7 +127,7 @@ impl Printer {
     }
 }
 
-/// The text of a reply that has no parts.
+/// Returns the text of a reply without parts.
 pub(crate) fn text_of(reply: &Value) -> Vec<u8> {
     match reply {
         Value::Simple(text)
@@ -142,7 +142,7 @@ pub(crate) fn text_of(reply: &Value) -> Vec<u8> {
     }
 }
 
-/// Bytes in quotes, with what cannot be shown as escapes: as Redis' clients take them back.
+/// Quotes bytes and escapes unprintable ones, as Redis' clients read them back.
 pub(super) fn quoted(bytes: &[u8]) -> String {
     base::words::quote(bytes)
 }
@@ -204,7 +204,7 @@ fn has_parts(value: &Value) -> bool {
     }
 }
 
-/// The number of an element: the first stands behind what is there.
+/// Appends the number of an element: the first goes behind what is already there.
 fn lead(out: &mut Vec<u8>, indent: &str, at: usize, number: &str) {
     if at > 0 {
         out.extend_from_slice(indent.as_bytes());
@@ -249,7 +249,7 @@ fn csv(reply: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// A reply as JSON; `text` writes its texts.
+/// Appends a reply as JSON; `text` writes its texts.
 fn json(reply: &Value, text: &dyn Fn(&[u8], &mut Vec<u8>), out: &mut Vec<u8>) {
     let each = |values: &[Value], out: &mut Vec<u8>| {
         out.push(b'[');
@@ -269,7 +269,7 @@ fn json(reply: &Value, text: &dyn Fn(&[u8], &mut Vec<u8>), out: &mut Vec<u8>) {
                 if at > 0 {
                     out.push(b',');
                 }
-                // A name is a text in JSON, whatever it is here.
+                // In JSON a name is a text, whatever its type here.
                 text(&text_of(name), out);
                 out.push(b':');
                 json(value, text, out);
@@ -280,7 +280,7 @@ fn json(reply: &Value, text: &dyn Fn(&[u8], &mut Vec<u8>), out: &mut Vec<u8>) {
         Value::Null | Value::NullArray => out.extend_from_slice(b"null"),
         Value::Integer(number) => out.extend_from_slice(number.to_string().as_bytes()),
         Value::Boolean(value) => out.extend_from_slice(value.to_string().as_bytes()),
-        // What is no number in JSON is a text.
+        // A value that is not a number in JSON becomes a text.
         Value::Double(double) if double.value.is_finite() => {
             out.extend_from_slice(double.value.to_string().as_bytes());
         }
@@ -294,12 +294,12 @@ fn json(reply: &Value, text: &dyn Fn(&[u8], &mut Vec<u8>), out: &mut Vec<u8>) {
     }
 }
 
-/// A text in quotes, as for people.
+/// Appends a quoted text, as for people.
 fn quoted_text(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(quoted(bytes).as_bytes());
 }
 
-/// A text of JSON. Bytes that are no UTF-8 are one character each, from U+0080 to U+00FF.
+/// Appends a JSON text. Each byte that is not UTF-8 becomes one character, from U+0080 to U+00FF.
 fn json_text(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     for chunk in bytes.utf8_chunks() {

@@ -1,7 +1,9 @@
-//! What a primary gives its replicas: the RDB file of a full sync, kept or passed over, and the requests that follow it.
+//! What a primary sends its replicas: the RDB file of a full sync, kept or skipped, and the
+//! requests that follow it.
 //!
-//! The file comes as `$LENGTH` and so many bytes, or as `$EOF:MARK` and bytes until the mark of 40 bytes. What goes on is told on
-//! standard error, in the words of `redis-cli`, since standard output may be where the file goes.
+//! The file is sent as `$LENGTH` and so many bytes, or as `$EOF:MARK` and bytes until the mark of
+//! 40 bytes. Progress is reported on standard error, in the words of `redis-cli`, because the file
+//! may go to standard output.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -17,26 +19,26 @@ use crate::error::BenchError;
 
 const PIECE_BYTES: usize = 64 << 10;
 const MARK_BYTES: usize = 40;
-/// The line in front of the file is no longer.
+/// Maximum length of the line in front of the file.
 const HEAD_BYTES_MAX: usize = 1 << 10;
 
-/// Which file is wanted, and where it goes.
+/// The requested file and its destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Dump {
     /// `-` is standard output.
     pub(super) path: PathBuf,
-    /// Whether functions alone are.
+    /// Whether only functions are requested.
     pub(super) has_functions_alone: bool,
 }
 
-/// How the file ends.
+/// How the end of the file is marked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Extent {
     Bytes(u64),
     Mark([u8; MARK_BYTES]),
 }
 
-/// Without standard error there is nobody to tell.
+/// Prints to standard error. Without it the message is lost.
 fn tell(text: &str) {
     let _told = writeln!(io::stderr(), "{text}");
 }
@@ -45,7 +47,8 @@ fn tell(text: &str) {
 pub(super) fn dump(options: &Options, dump: &Dump, out: &mut dyn Write) -> Result<(), BenchError> {
     let mut session = options.endpoint.connect()?;
     session.set_patience(None)?;
-    // A server that knows none of these sends a file all the same; one without the filter would send all keys.
+    // A server that knows none of these still sends a file; without the filter it would send all
+    // keys.
     replconf(&mut session, &["capa", "eof"], false)?;
     replconf(&mut session, &["rdb-only", "1"], false)?;
     if dump.has_functions_alone {
@@ -75,12 +78,12 @@ pub(super) fn dump(options: &Options, dump: &Dump, out: &mut dyn Write) -> Resul
     Ok(())
 }
 
-/// Shows the requests that a replica is sent, as CSV, until the connection ends.
+/// Shows the requests that a replica gets, as CSV, until the connection ends.
 pub(super) fn follow(options: &Options, out: &mut dyn Write) -> Result<(), BenchError> {
     let mut session = options.endpoint.connect()?;
     session.set_patience(None)?;
     replconf(&mut session, &["capa", "eof"], false)?;
-    // Of the data nothing is wanted; who does not know the filter sends it.
+    // No data is needed; a server that does not know the filter sends it.
     replconf(&mut session, &["rdb-filter-only", ""], false)?;
     let extent = begin(&mut session)?;
     tell(&match &extent {
@@ -96,7 +99,8 @@ pub(super) fn follow(options: &Options, out: &mut dyn Write) -> Result<(), Bench
         Extent::Bytes(_) => "SYNC done. Logging commands from master.".to_owned(),
         Extent::Mark(_) => format!("SYNC done after {bytes} bytes. Logging commands from master."),
     });
-    // A primary sends nothing to who has not said that the file is there. It is not answered.
+    // A primary sends nothing until the replica has acknowledged the file. The acknowledgement gets
+    // no reply.
     tell("sending REPLCONF ACK 0");
     let mut request = Vec::new();
     protocol::encode_request(&mut request, &[&b"REPLCONF"[..], b"ACK", b"0"]);
@@ -109,7 +113,7 @@ pub(super) fn follow(options: &Options, out: &mut dyn Write) -> Result<(), Bench
     }
 }
 
-/// Says what this replica wants; whether it has to be understood.
+/// Sends an option of this replica. With `is_needed` the server has to accept it.
 fn replconf(session: &mut Session, words: &[&str; 2], is_needed: bool) -> Result<(), BenchError> {
     tell(&format!("sending REPLCONF {} {}", words[0], words[1]));
     match session.ask(&["REPLCONF", words[0], words[1]])? {
@@ -126,7 +130,7 @@ fn replconf(session: &mut Session, words: &[&str; 2], is_needed: bool) -> Result
     }
 }
 
-/// Asks for the file; how it will end.
+/// Requests the file. Returns how its end is marked.
 fn begin(session: &mut Session) -> Result<Extent, BenchError> {
     session.send(b"SYNC\r\n")?;
     let mut line = Vec::new();
@@ -136,7 +140,7 @@ fn begin(session: &mut Session) -> Result<Extent, BenchError> {
             return Err(ended("before the file began"));
         }
         match byte[0] {
-            // While the file is made, line breaks say that somebody is there.
+            // While the file is being made, line breaks keep the connection alive.
             b'\n' if line.is_empty() => {}
             b'\n' => break,
             b'\r' => {}
@@ -150,7 +154,7 @@ fn begin(session: &mut Session) -> Result<Extent, BenchError> {
     })
 }
 
-/// What the line in front of the file says.
+/// Parses the line in front of the file.
 fn extent(line: &[u8]) -> Option<Extent> {
     let text = line.strip_prefix(b"$")?;
     if let Some(mark) = text.strip_prefix(b"EOF:") {
@@ -167,7 +171,7 @@ fn ended(when: &str) -> BenchError {
     }
 }
 
-/// Takes the file piece by piece; how many bytes it has.
+/// Reads the file piece by piece. Returns its length.
 fn transfer(
     session: &mut Session,
     extent: &Extent,
@@ -175,7 +179,7 @@ fn transfer(
 ) -> Result<u64, BenchError> {
     let mut piece = vec![0; PIECE_BYTES];
     let mut taken = 0_u64;
-    // With a mark, what may be its beginning is held back.
+    // With a mark, bytes that may be its beginning are held back.
     let mut held: Vec<u8> = Vec::new();
     loop {
         let wanted = match extent {
@@ -208,10 +212,10 @@ fn transfer(
     }
 }
 
-/// Takes the file into one of this machine, which has its name when it is whole.
+/// Writes the file to this machine. It gets its name when it is complete.
 fn keep(session: &mut Session, extent: &Extent, path: &Path) -> Result<u64, BenchError> {
     let failed = |error: io::Error| BenchError::File(path.to_owned(), error.to_string());
-    // A pipe or a device is written to as it is.
+    // A pipe or a device is written to directly.
     let is_other = path.metadata().is_ok_and(|known| !known.is_file());
     let part = match is_other {
         true => path.to_owned(),
@@ -238,7 +242,7 @@ fn keep(session: &mut Session, extent: &Extent, path: &Path) -> Result<u64, Benc
         Ok(bytes)
     });
     if kept.is_err() {
-        // What is there of it serves for nothing.
+        // An incomplete file is useless.
         let _removed = std::fs::remove_file(&part);
     }
     kept
@@ -263,7 +267,8 @@ mod tests {
         }
     }
 
-    /// Takes a file that a server sends in pieces of so many bytes; what was taken, and what followed.
+    /// Receives a file that a server sends in pieces of `step` bytes. Returns the file, its length,
+    /// and what followed.
     fn taken(extent: &Extent, sent: &[u8], step: usize) -> (Vec<u8>, u64, Vec<u8>) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -295,7 +300,7 @@ mod tests {
     #[test]
     fn a_file_ends_at_its_mark_or_its_length_whatever_the_pieces() {
         let mark = *b"0123456789abcdef0123456789abcdef01234567";
-        // The file has what begins as the mark does.
+        // The file contains the beginning of the mark.
         let file = [&b"REDIS0010"[..], &mark[..39], b"x"].concat();
         let marked = [&file[..], &mark].concat();
         let followed = [&file[..], b"*1\r\n$4\r\nPING\r\n"].concat();

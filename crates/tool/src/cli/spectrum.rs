@@ -1,5 +1,5 @@
-//! `--latency-dist`: how long PING takes, as a spectrum. A line is a second; a sign in it is a span of latencies, and its colour
-//! how many of the second's PING fell into it.
+//! `--latency-dist`: the latency of PING as a spectrum. Each line is a second. Each sign in it is a
+//! span of latencies, and its colour shows how many of the second's PINGs fell into it.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -11,12 +11,12 @@ use super::options::Options;
 use super::out::written;
 use crate::error::BenchError;
 
-/// A line is of so much time, where `-i` says nothing else.
+/// Duration of a line without `-i`.
 const LINE_SPAN: Duration = Duration::from_secs(1);
-/// Lines between two legends.
+/// Number of lines between two legends.
 const LINES_PER_LEGEND: u32 = 36;
 
-/// Signs, and the longest latency that each stands for, in microseconds. The last has no end.
+/// Signs, and the longest latency of each, in microseconds. The last has no limit.
 const SPANS: [(char, u64); 30] = [
     ('.', 10),
     ('-', 125),
@@ -96,22 +96,22 @@ pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), BenchErr
     }
 }
 
-/// The sign that a latency is counted at.
+/// Returns the index of a latency's sign.
 fn span_of(latency_us: u64) -> usize {
     SPANS.partition_point(|(_, longest_us)| *longest_us < latency_us)
 }
 
-/// The colour of a part of the whole.
+/// Returns the colour of a part of the whole.
 fn colour(count: u64, total: u64) -> u8 {
     let last = COLOURS.len() as u64 - 1;
-    // Anything at all is told from nothing.
+    // Any count at all differs from zero.
     let at = (count * last).div_ceil(total.max(1)).min(last);
     COLOURS[usize::try_from(at).unwrap_or(0)]
 }
 
 fn line(counts: &[u64; SPANS.len() + 1]) -> String {
     let total = counts.iter().sum();
-    // Signs are black, so that those of nothing are not seen.
+    // Signs are black, so that signs without counts are invisible.
     let mut text = "\x1b[38;5;0m".to_owned();
     let signs = SPANS.iter().map(|(sign, _)| *sign).chain([BEYOND]);
     for (sign, count) in signs.zip(counts) {

@@ -1,5 +1,5 @@
-//! Walking through all keys by SCAN: their names, the biggest of each type, those that take most memory, or are used most. The
-//! output is that of `redis-cli`, for the scripts that read it.
+//! Iteration over all keys by SCAN: their names, the biggest of each type, those that take most
+//! memory, or those used most. The output is that of `redis-cli`, for scripts that parse it.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -13,10 +13,10 @@ use super::print::{quoted, text_of};
 use crate::endpoint::Session;
 use crate::error::BenchError;
 
-/// The pause of `-i` is made after so many keys.
+/// Number of keys after which the pause of `-i` is made.
 const KEYS_PER_PAUSE: u64 = 100;
 
-/// The names of all keys, a line each.
+/// Prints the names of all keys, one per line.
 pub(super) fn scan(options: &Options, out: &mut dyn Write) -> Result<(), BenchError> {
     let mut session = options.endpoint.connect()?;
     let mut cursor = b"0".to_vec();
@@ -46,10 +46,10 @@ pub(super) fn scan(options: &Options, out: &mut dyn Write) -> Result<(), BenchEr
     }
 }
 
-/// What is measured of a type.
+/// The measurement of a type.
 struct Kind {
     name: &'static str,
-    /// How its size is asked for.
+    /// The command that returns its size.
     command: &'static str,
     unit: &'static str,
     keys: u64,
@@ -78,12 +78,12 @@ fn kinds(unit: Option<&'static str>) -> Vec<Kind> {
     kinds.collect()
 }
 
-/// The keys with the most elements, of each type.
+/// Prints the keys with the most elements, for each type.
 pub(super) fn big_keys(options: &Options, out: &mut dyn Write) -> Result<(), BenchError> {
     walk(options, None, out)
 }
 
-/// The keys that take most memory, of each type.
+/// Prints the keys that take most memory, for each type.
 pub(super) fn memory_keys(options: &Options, out: &mut dyn Write) -> Result<(), BenchError> {
     walk(options, Some(options.samples), out)
 }
@@ -120,16 +120,16 @@ fn walk(options: &Options, samples: Option<u64>, out: &mut dyn Write) -> Result<
     print(out, &summary(&kinds, sampled, key_bytes))
 }
 
-/// Some keys, and how much of the whole was seen before them, in hundredths.
+/// Some keys, and how much of the whole was seen before them, in percent.
 struct Step {
     keys: Vec<Vec<u8>>,
     percent: f64,
 }
 
-/// What looks at some keys, by the connection they came from.
+/// A function that examines some keys, over the connection they came from.
 type Look<'l> = dyn FnMut(&mut Session, Step, &mut dyn Write) -> Result<(), BenchError> + 'l;
 
-/// Goes through all keys, with pauses; how many there were. `what` is looked for.
+/// Iterates over all keys, with pauses. Returns their number. `what` describes the search.
 fn each_step(
     options: &Options,
     what: &str,
@@ -170,10 +170,11 @@ fn each_step(
     }
 }
 
-/// So many keys are told that are used most.
+/// Maximum number of most used keys that are shown.
 const HOT_KEYS_MAX: usize = 16;
 
-/// The keys that are used most, by the counters of a server whose eviction counts uses.
+/// Prints the keys that are used most, by the counters of a server whose eviction policy counts
+/// uses.
 pub(super) fn hot_keys(options: &Options, out: &mut dyn Write) -> Result<(), BenchError> {
     let mut hottest: Vec<(u64, Vec<u8>)> = Vec::new();
     let sampled = each_step(options, "hot", out, &mut |session, step, out| {
@@ -206,7 +207,7 @@ pub(super) fn hot_keys(options: &Options, out: &mut dyn Write) -> Result<(), Ben
     print(out, &text)
 }
 
-/// How often each key was used, as far as that is counted; 0 of one that is gone.
+/// Returns how often each key was used, as far as that is counted; 0 for a removed key.
 fn frequencies(
     session: &mut Session,
     keys: Vec<Vec<u8>>,
@@ -219,7 +220,7 @@ fn frequencies(
     let counts = replies.into_iter().map(|reply| match reply {
         Value::Integer(count) => Ok(u64::try_from(count).unwrap_or(0)),
         Value::Null => Ok(0),
-        // A key that is gone: other servers have no word of its own for it.
+        // A removed key: other servers have no specific reply for it.
         Value::Error(text) if text.starts_with(b"ERR no such key") => Ok(0),
         other => Err(refused("OBJECT FREQ", &other)),
     });
@@ -229,7 +230,7 @@ fn frequencies(
         .collect()
 }
 
-/// Kind and size of each key; nothing for one that is gone, or of a type of a module.
+/// Returns kind and size of each key, or `None` if it was removed, or has a module's type.
 fn sizes(
     session: &mut Session,
     keys: &[Vec<u8>],

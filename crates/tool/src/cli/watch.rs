@@ -1,4 +1,4 @@
-//! A line a second of what a server does, and how long PING takes.
+//! A line per second about a server's activity, and the latency of PING.
 
 use std::io::Write;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use super::print::Form;
 use crate::endpoint::{databases, info_field};
 use crate::error::BenchError;
 
-/// Between two PING.
+/// Pause between two PINGs.
 pub(super) const PING_PAUSE: Duration = Duration::from_millis(10);
-/// So long is measured where nobody reads along.
+/// Duration of the measurement if the output is not a terminal.
 const UNATTENDED: Duration = Duration::from_secs(1);
-/// A line of the history is of so much time.
+/// Duration of a line of the history.
 const HISTORY_SPAN: Duration = Duration::from_secs(15);
-/// The head is shown again after so many lines.
+/// Number of lines after which the head is shown again.
 const LINES_PER_HEAD: u64 = 20;
 
-/// A line a second.
+/// Prints one line per second.
 pub(super) fn stat(options: &Options, out: &mut dyn Write) -> Result<(), BenchError> {
     let mut session = options.endpoint.connect()?;
     let pause = match options.pause {
@@ -71,7 +71,7 @@ pub(super) fn stat(options: &Options, out: &mut dyn Write) -> Result<(), BenchEr
     }
 }
 
-/// What came of many PING.
+/// The latencies of many PINGs.
 struct Sampled {
     least_ms: u64,
     most_ms: u64,
@@ -97,7 +97,7 @@ impl Sampled {
         self.count += 1;
     }
 
-    /// As `redis-cli` writes it, in milliseconds.
+    /// Formats as `redis-cli` does, in milliseconds.
     fn told(&self, form: Form) -> String {
         let Self {
             least_ms,
@@ -120,7 +120,8 @@ impl Sampled {
     }
 }
 
-/// How long PING takes: a line that is written over for people, one line after a second for others.
+/// Shows the latency of PING: a line that is overwritten on a terminal, otherwise one line after a
+/// second.
 pub(super) fn latency(options: &Options, out: &mut dyn Write) -> Result<(), BenchError> {
     let limit = match options.pause {
         Duration::ZERO => UNATTENDED,
@@ -140,7 +141,7 @@ pub(super) fn latency(options: &Options, out: &mut dyn Write) -> Result<(), Benc
     )
 }
 
-/// The same, a line for each span of time.
+/// The same, with one line per time span.
 pub(super) fn latency_history(options: &Options, out: &mut dyn Write) -> Result<(), BenchError> {
     let span = match options.pause {
         Duration::ZERO => HISTORY_SPAN,
@@ -172,7 +173,7 @@ pub(super) fn latency_history(options: &Options, out: &mut dyn Write) -> Result<
 /// What follows a sample.
 enum Next {
     On,
-    /// The sum begins anew.
+    /// Restart the sums.
     Anew,
     End,
 }
@@ -184,7 +185,8 @@ fn over(sampled: &Sampled, out: &mut dyn Write) -> Result<(), BenchError> {
 
 type After<'a> = &'a mut dyn FnMut(&Sampled, Duration, &mut dyn Write) -> Result<Next, BenchError>;
 
-/// Sends PING again and again; what follows each, with the time since the sum began, is said by `after`.
+/// Sends PING repeatedly. `after` gets the sums and the time since they began, and decides what
+/// follows.
 fn sample(options: &Options, out: &mut dyn Write, after: After<'_>) -> Result<(), BenchError> {
     let mut session = options.endpoint.connect()?;
     let clock = SystemClock::new();
@@ -207,7 +209,7 @@ fn sample(options: &Options, out: &mut dyn Write, after: After<'_>) -> Result<()
     }
 }
 
-/// How long this machine keeps a process that always wants to run waiting.
+/// Measures how long this machine keeps a process waiting that always wants to run.
 pub(super) fn intrinsic_latency(time: Duration, out: &mut dyn Write) -> Result<(), BenchError> {
     let clock = SystemClock::new();
     let begin_ns = clock.monotonic_ns();

@@ -1,4 +1,4 @@
-//! All keys of both servers, compared as values; what differs is repaired where that is wanted.
+//! Compares all keys of both ends as values, and repairs differences if requested.
 
 use base::clock::Clock as _;
 
@@ -12,21 +12,21 @@ use super::{Options, Outcome};
 use crate::endpoint::Address;
 use crate::error::BenchError;
 
-/// Servers without deadlines as times round what is left of them, and clocks differ.
+/// Servers that do not report deadlines as times round the remaining time, and clocks differ.
 const TOLERANCE_MS: i64 = 1_000;
-/// A key that differs is looked at again so often: it may have changed between the two looks.
+/// How often a differing key is compared again: it may have changed between the two reads.
 const LOOKS: u32 = 3;
 
-/// What follows when keys differ.
+/// What to do with differing keys.
 #[derive(Clone, Copy)]
 struct Plan {
-    /// What differs is copied.
+    /// Whether differing keys are copied.
     repairs: bool,
-    /// What only the target has is deleted.
+    /// Whether keys that only the target has are deleted.
     deletes: bool,
 }
 
-/// What was found.
+/// The result of a comparison.
 #[derive(Clone, Copy, Debug, Default)]
 struct Found {
     compared: u64,
@@ -34,7 +34,7 @@ struct Found {
     repaired: u64,
 }
 
-/// Compares all keys of both, and repairs what is wanted.
+/// Compares all keys of both ends, and repairs differences if requested.
 pub(super) fn run(options: &Options, outcome: &mut Outcome) -> Result<(), BenchError> {
     let mut copying = Copying::begin(options)?;
     let plan = Plan {
@@ -61,7 +61,8 @@ pub(super) fn run(options: &Options, outcome: &mut Outcome) -> Result<(), BenchE
     })
 }
 
-/// Puts right what was missed: copies what differs, and deletes what only the target has, if all that it has came from here.
+/// Repairs what was missed: copies differing keys, and deletes keys that only the target has, if
+/// all its keys came from the source.
 pub(super) fn check(
     copying: &mut Copying<'_>,
     ledger: &mut Ledger,
@@ -80,7 +81,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Calls after each step, so that nothing waits for long.
+/// Called after each step, so that nothing waits for long.
 type EachStep<'s, 'o> = &'s mut dyn FnMut(&mut Copying<'o>) -> Result<(), BenchError>;
 
 fn both<'o>(
@@ -90,7 +91,7 @@ fn both<'o>(
     each_step: EachStep<'_, 'o>,
 ) -> Result<Found, BenchError> {
     let mut found = Found::default();
-    // What only the target has is found on the second way.
+    // Keys that only the target has are found in the second pass.
     for side in [Side::Source, Side::Target] {
         if side == Side::Target && plan.repairs && !plan.deletes {
             break;
@@ -117,7 +118,7 @@ fn both<'o>(
     Ok(found)
 }
 
-/// Whose keys are walked through.
+/// The end whose keys are iterated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Source,
@@ -133,7 +134,7 @@ impl Side {
     }
 }
 
-/// A way through a database of a server.
+/// An iteration over a database of a server.
 struct Walk<'w> {
     side: Side,
     address: &'w Address,
@@ -143,7 +144,8 @@ struct Walk<'w> {
 }
 
 impl Walk<'_> {
-    /// Goes it. Where the server is lost it ends: that end is disturbed then, and all is walked again.
+    /// Runs the iteration. It stops if the server is lost: that end is disturbed then, and
+    /// everything is iterated again.
     fn go<'o>(
         &self,
         copying: &mut Copying<'o>,
@@ -176,7 +178,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Compares keys, and does with those that differ what is wanted.
+    /// Compares keys, and handles those that differ by the plan.
     fn look_at(
         &self,
         copying: &mut Copying<'_>,
@@ -211,7 +213,7 @@ impl Walk<'_> {
     }
 }
 
-/// The keys that the source has not: those that it has were compared.
+/// Returns the keys that the source lacks: those that it has were already compared.
 fn missing(
     copying: &mut Copying<'_>,
     database: u32,
@@ -224,7 +226,7 @@ fn missing(
     Ok(missing.map(|(key, _)| key).collect())
 }
 
-/// The keys whose digests differ, or are not told: those are compared as values.
+/// Returns the keys whose digests differ or are unavailable: they are compared as values.
 fn unlike(
     copying: &mut Copying<'_>,
     database: u32,
@@ -251,7 +253,7 @@ fn unlike(
         .collect())
 }
 
-/// The keys that do not hold the same on both sides.
+/// Returns the keys whose contents differ between the ends.
 fn differences(
     copying: &mut Copying<'_>,
     database: u32,

@@ -1,4 +1,5 @@
-//! The copy: all keys once by SCAN, and those that changed again; where something may have been missed, a look at all of both.
+//! The copy: all keys once by SCAN, and changed keys again. If something may have been missed, all
+//! keys of both ends are compared.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -14,26 +15,26 @@ use super::{Options, Outcome};
 use crate::endpoint::{Address, info_field};
 use crate::error::BenchError;
 
-/// Steps with more bytes are made smaller.
+/// Maximum number of bytes in a step: larger steps are made smaller.
 const STEP_BYTES_MAX: usize = 32 << 20;
-/// A line says how it goes so often.
+/// Interval between progress lines.
 const LINE_EVERY_NS: u64 = 1_000_000_000;
-/// The copy is complete when so few keys are left that changed, this often in a row.
+/// The copy is complete if no changed keys are left in this number of successive rounds.
 const QUIET_ROUNDS: u32 = 3;
-/// Between two looks at what changed.
+/// Pause between two checks for changed keys.
 const FOLLOW_PAUSE: Duration = Duration::from_millis(20);
-/// A cluster that is followed is asked so often who owns what.
+/// Interval at which a followed cluster is asked for its slot owners.
 const LOOK_EVERY_NS: u64 = 1_000_000_000;
-/// Commands that change keys without an event, as INFO counts them.
+/// Commands that change keys without an event, by their names in INFO.
 const EMPTYING: [&str; 3] = ["cmdstat_flushall", "cmdstat_flushdb", "cmdstat_swapdb"];
-/// And those that set deadlines of members, at a KeyDB.
+/// KeyDB's commands that set deadlines of members.
 const EXPIRING: [&str; 3] = [
     "cmdstat_expiremember",
     "cmdstat_expirememberat",
     "cmdstat_pexpirememberat",
 ];
 
-/// A copy under way.
+/// A copy in progress.
 pub(super) struct Copying<'o> {
     pub(super) options: &'o Options,
     pub(super) source: End,
@@ -41,17 +42,17 @@ pub(super) struct Copying<'o> {
     pub(super) clock: SystemClock,
     begin_ns: u64,
     line_ns: u64,
-    /// Keys of all databases, as a hint.
+    /// Number of keys in all databases, as a hint.
     expected: u64,
-    /// Keys that were passed, by the runs before this one too.
+    /// Number of keys passed, including earlier runs.
     passed: u64,
-    /// Keys that this run has read, those that changed again each time.
+    /// Number of keys that this run has read; changed keys count each time.
     read: u64,
-    /// Whether something may have been missed, so that all keys of both are compared.
+    /// Whether something may have been missed, so that all keys of both ends have to be compared.
     owes_check: bool,
-    /// How the target wants payloads that it refuses as they are, once it has refused some.
+    /// The encoding that the target accepted last for a payload that it had refused.
     anew: Option<Anew>,
-    /// When to end following, once the first pass is over.
+    /// When to stop following, once the first pass is over.
     end_ns: Option<u64>,
 }
 
@@ -84,7 +85,7 @@ impl<'o> Copying<'o> {
             .iter()
             .filter(|(number, _)| options.has_database(**number));
         self.expected = databases.map(|(_, keys)| keys).sum();
-        // What changed while nobody listened is known to nobody.
+        // Changes made while no process listened are unknown.
         self.owes_check = ledger.is_begun() && (options.follows || self.source.is_cluster());
         if !ledger.is_begun() {
             let is_empty = self.expect_empty()?;
@@ -124,7 +125,7 @@ impl<'o> Copying<'o> {
             let now = self.calls(&EMPTYING)?;
             self.owes_check |= now != emptied;
             emptied = now;
-            // Looked for once: where deadlines are set all the time it would never end.
+            // Checked once: if deadlines are set all the time, it would never end.
             if let Some(before) = expiring.take() {
                 self.owes_check |= self.calls(&EXPIRING)? != before;
             }
@@ -134,7 +135,8 @@ impl<'o> Copying<'o> {
         }
     }
 
-    /// Takes events, and hears again whom it hears no more. What may have been missed is to be looked for.
+    /// Takes events, and subscribes again to servers whose connections were lost. Notes if
+    /// something may have been missed.
     pub(super) fn listen(
         &mut self,
         ledger: &mut Ledger,
@@ -153,7 +155,7 @@ impl<'o> Copying<'o> {
         Ok(())
     }
 
-    /// How often the source was told to do what no event tells of.
+    /// Returns how often the source executed commands without events.
     fn calls(&mut self, commands: &[&str]) -> Result<Vec<String>, BenchError> {
         if !self.options.follows {
             return Ok(Vec::new());
@@ -168,7 +170,7 @@ impl<'o> Copying<'o> {
         })
     }
 
-    /// Whether the target is empty. Nothing of it is overwritten unless that is wanted.
+    /// Returns whether the target is empty. Its keys are not overwritten unless requested.
     fn expect_empty(&mut self) -> Result<bool, BenchError> {
         let own = self.source.keyspace()?;
         let mut there = self.target.keyspace()?;
@@ -182,7 +184,8 @@ impl<'o> Copying<'o> {
         }
     }
 
-    /// Copies what all servers of the source have. Who was lost, or changed, is asked again.
+    /// Copies the keys of all servers of the source. Servers that were lost, or changed, are asked
+    /// again.
     fn copy_nodes(
         &mut self,
         ledger: &mut Ledger,
@@ -213,7 +216,7 @@ impl<'o> Copying<'o> {
         }
     }
 
-    /// Copies what a server of the source has; whether it stayed the same until the end.
+    /// Copies the keys of a server of the source. Returns whether it stayed the same until the end.
     fn copy_node(
         &mut self,
         address: &Address,
@@ -257,7 +260,7 @@ impl<'o> Copying<'o> {
             let Some(step) = step else {
                 return Ok(false);
             };
-            // The events of what is read now are taken before it: see the module of all this.
+            // Events are taken before the keys are read: see the module `migrate`.
             self.listen(ledger, followed.as_deref_mut())?;
             let bytes = self.copy(database, &step.keys, outcome)?;
             let found = step.keys.len() as u64;
@@ -277,7 +280,7 @@ impl<'o> Copying<'o> {
         }
     }
 
-    /// Copies keys of a database, no faster than wanted; how many bytes they have.
+    /// Copies keys of a database within the rate limit. Returns their total bytes.
     pub(super) fn copy(
         &mut self,
         database: u32,
@@ -288,7 +291,7 @@ impl<'o> Copying<'o> {
         let mut held = self.source.read(database, keys, now_unix_ms)?;
         if let Some(anew) = self.anew {
             for one in held.iter_mut().flatten().flatten() {
-                // What cannot be written anew the target refuses, and is told of then.
+                // A payload that cannot be re-encoded is refused by the target, and reported then.
                 if let Ok(payload) = rewritten(&one.payload, anew) {
                     one.payload = payload;
                     outcome.rewritten += 1;
@@ -320,7 +323,7 @@ impl<'o> Copying<'o> {
         Ok(bytes)
     }
 
-    /// Writes a key whose payload the target does not know in a version that it may.
+    /// Writes a key whose payload the target does not know, in versions that it may know.
     fn write_anew(
         &mut self,
         database: u32,
@@ -357,8 +360,9 @@ impl<'o> Copying<'o> {
         Ok(())
     }
 
-    /// Copies what changed, until nothing does or the time is over, or something may have been missed. What is known when the
-    /// time is over is copied once: a source that is written to all the time would have it never end.
+    /// Copies changed keys until there are none, the time is over, or something may have been
+    /// missed. Changes known when the time is over are copied once: a source that is written to all
+    /// the time would make it endless.
     fn settle(
         &mut self,
         ledger: &mut Ledger,
@@ -376,7 +380,7 @@ impl<'o> Copying<'o> {
                 left -= keys.len();
                 outcome.again += keys.len() as u64;
                 self.copy(database, &keys, outcome)?;
-                // Keys that come in now may take the place of others: those that are copied last are not mixed with them.
+                // New keys may be inserted between the others: the last round does not take any.
                 if !is_over {
                     self.listen(ledger, Some(followed))?;
                 }
@@ -405,7 +409,7 @@ impl<'o> Copying<'o> {
         usize::try_from(self.options.count).unwrap_or(usize::MAX)
     }
 
-    /// Counts keys that were read, and waits where that is to be no faster.
+    /// Counts keys that were read, and waits to keep the rate limit.
     pub(super) fn pace(&mut self, keys: usize) {
         self.read += keys as u64;
         let Some(rate) = self.options.rate else {
@@ -417,7 +421,7 @@ impl<'o> Copying<'o> {
         std::thread::sleep(due.saturating_sub(elapsed));
     }
 
-    /// Says how it goes.
+    /// Reports the progress.
     fn tell(&mut self, database: u32, outcome: &Outcome) {
         let now_ns = self.clock.monotonic_ns();
         if self.options.is_quiet || now_ns - self.line_ns < LINE_EVERY_NS {
@@ -436,7 +440,7 @@ impl<'o> Copying<'o> {
             reason = "a rate is shown"
         )]
         let rate = (outcome.bytes as f64 / seconds) as u64;
-        // Without standard error there is nobody to tell.
+        // Without standard error the message is lost.
         let _told = writeln!(
             std::io::stderr(),
             "db{database}: {:.1} %, {} keys, {}/s, {} failed",

@@ -1,9 +1,11 @@
-//! One end of a migration: a server, or the primaries of a cluster, each key at the one that owns it.
+//! One end of a migration: a server, or the primaries of a cluster, each key at the node that owns
+//! it.
 //!
 //! What must stay true
-//!  1. A request that may have been done is done again: only such are sent here as may be (DUMP, RESTORE with REPLACE, DEL).
-//!  2. Whoever changed its owners, its process or its connection is *disturbed* until that was asked: meanwhile events,
-//!     cursors and what it acknowledged may have gone.
+//!  1. A request that may have been executed is repeated: only requests that permit this are sent
+//!     here (DUMP, RESTORE with REPLACE, DEL).
+//!  2. An end whose slot owners, process or connection changed is *disturbed* until the caller has
+//!     taken note: meanwhile events, cursors and acknowledged writes may have been lost.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write as _;
@@ -18,25 +20,25 @@ use crate::cli::keys::{Step, scan_step, together};
 use crate::endpoint::{Address, Endpoint, info_field};
 use crate::error::BenchError;
 
-/// So long nodes are asked again before that is given up.
+/// How long nodes are asked again before giving up.
 const GIVE_UP_NS: u64 = 60_000_000_000;
-/// Between two tries.
+/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A request about one key.
 pub(super) type Request<'r> = Vec<&'r [u8]>;
 
-/// What a server is at present.
+/// The present state of a server.
 pub(super) struct Looked {
     pub(super) process: String,
-    /// Its databases with keys, and how many.
+    /// Its databases with keys, and their numbers.
     pub(super) keyspace: Vec<(u32, u64)>,
 }
 
 /// See the module.
 pub(super) struct End {
     endpoint: Endpoint,
-    /// Who owns which slot; none for a server without cluster mode.
+    /// The owners of slots, or `None` for a server without cluster mode.
     slots: Option<Slots>,
     links: HashMap<Address, Link>,
     /// Addresses that have answered.
@@ -44,14 +46,14 @@ pub(super) struct End {
     is_disturbed: bool,
     is_quiet: bool,
     pub(super) clock: SystemClock,
-    /// Whether it tells deadlines as times; else what is left of them.
+    /// Whether it reports deadlines as times, otherwise as remaining time.
     pub(super) tells_deadlines: bool,
-    /// Whether it tells deadlines of members, beside their values.
+    /// Whether it reports deadlines of members besides their values.
     pub(super) tells_member_deadlines: bool,
 }
 
 impl End {
-    /// Asks the server at an endpoint what it is.
+    /// Asks the server at an endpoint for its properties.
     pub(super) fn connect(endpoint: &Endpoint, is_quiet: bool) -> Result<Self, BenchError> {
         let mut link = Link::connect(endpoint)?;
         let info = link.session.info("cluster")?;
@@ -82,12 +84,12 @@ impl End {
         self.slots.is_some()
     }
 
-    /// Whether it was disturbed since this was asked last.
+    /// Returns whether it was disturbed since the last call.
     pub(super) fn take_disturbed(&mut self) -> bool {
         std::mem::take(&mut self.is_disturbed)
     }
 
-    /// The servers that have keys.
+    /// Returns the servers that have keys.
     pub(super) fn addresses(&self) -> Vec<Address> {
         match &self.slots {
             Some(slots) => slots.nodes().to_vec(),
@@ -95,7 +97,7 @@ impl End {
         }
     }
 
-    /// How a server of it is entered.
+    /// Returns the endpoint of one of its servers.
     pub(super) fn endpoint_of(&self, address: &Address) -> Endpoint {
         Endpoint {
             address: address.clone(),
@@ -103,7 +105,7 @@ impl End {
         }
     }
 
-    /// The connection to a server of it.
+    /// Returns the connection to one of its servers.
     pub(super) fn link(&mut self, address: &Address) -> Result<&mut Link, BenchError> {
         if !self.links.contains_key(address) {
             let link = Link::connect(&self.endpoint_of(address))?;
@@ -116,18 +118,19 @@ impl End {
 
     fn take_up(&mut self, address: &Address, link: Link) {
         let is_new = self.met.insert(address.clone());
-        // A connection that was lost may have taken events and replies with it, whoever answers now.
+        // A lost connection may have lost events and replies with it, whichever process answers
+        // now.
         self.is_disturbed |= !is_new;
         self.links.insert(address.clone(), link);
     }
 
-    /// The connection to a server is lost, and what it had to tell may be, too.
+    /// Drops the connection to a server, with all that it may have had to report.
     fn lose(&mut self, address: &Address) {
         self.is_disturbed |= self.links.remove(address).is_some();
     }
 
-    /// As [`End::lose`], of a server that was to tell what nobody else does: what that is is not known, whether it was
-    /// connected to or not.
+    /// Like [`End::lose`], for a server with reports that no other server has: they are unknown,
+    /// whether it was connected or not.
     fn miss(&mut self, address: &Address) {
         self.lose(address);
         self.is_disturbed = true;
@@ -138,7 +141,7 @@ impl End {
         self.met.contains(address)
     }
 
-    /// What each server tells by itself, together.
+    /// Collects a report from each server.
     pub(super) fn of_all<T>(
         &mut self,
         mut ask: impl FnMut(&mut Link) -> Result<T, BenchError>,
@@ -163,7 +166,7 @@ impl End {
         }
     }
 
-    /// Databases with keys, and how many of all servers together.
+    /// Returns the databases with keys, with the numbers of all servers added up.
     pub(super) fn keyspace(&mut self) -> Result<BTreeMap<u32, u64>, BenchError> {
         let told = self.of_all(|link| link.session.keyspace())?;
         let mut keyspace = BTreeMap::new();
@@ -173,7 +176,7 @@ impl End {
         Ok(keyspace)
     }
 
-    /// Which process a server is, and its databases with keys; none where it was lost.
+    /// Returns a server's process and its databases with keys, or `None` if it was lost.
     pub(super) fn look(&mut self, address: &Address) -> Result<Option<Looked>, BenchError> {
         let looked = self.link(address).and_then(|link| {
             let keyspace = link.session.keyspace()?;
@@ -191,7 +194,8 @@ impl End {
         }
     }
 
-    /// As [`End::look`], of a server that may be away for a while; none where it is none of these servers any more.
+    /// Like [`End::look`], for a server that may be unavailable for a while. `None` if it no longer
+    /// belongs to this end.
     pub(super) fn look_patiently(
         &mut self,
         address: &Address,
@@ -209,7 +213,7 @@ impl End {
         }
     }
 
-    /// A step of SCAN at one server; none where it was lost.
+    /// Makes a step of SCAN at one server, or returns `None` if it was lost.
     pub(super) fn scan(
         &mut self,
         address: &Address,
@@ -234,8 +238,8 @@ impl End {
         }
     }
 
-    /// Asks the owner of each key; the answers in the order of the requests. Who was sent elsewhere, or heard nothing, asks
-    /// again.
+    /// Sends each request to the owner of its key. Returns the replies in the order of the
+    /// requests. Redirected or unanswered requests are repeated.
     pub(super) fn ask(
         &mut self,
         database: u32,
@@ -286,7 +290,8 @@ impl End {
         }
     }
 
-    /// Why a request is to be asked again, if it is: without a cluster nobody else has the key.
+    /// Returns why a request has to be repeated, if it does: without a cluster no other server has
+    /// the key.
     fn passing(&self, answer: &Value, address: &Address) -> Option<BenchError> {
         let Value::Error(text) = answer else {
             return None;
@@ -299,7 +304,7 @@ impl End {
         })
     }
 
-    /// Which of the requests go to which server; none where a slot has no owner.
+    /// Groups the requests by server, with `None` for slots without an owner.
     fn by_owner(&self, keys: &[&[u8]], open: &[usize]) -> Vec<(Option<Address>, Vec<usize>)> {
         let mut groups: Vec<(Option<Address>, Vec<usize>)> = Vec::new();
         for at in open {
@@ -327,14 +332,14 @@ impl End {
         for (answer, request) in answers.iter_mut().zip(requests) {
             if let Some(Sent::Ask(there)) = sent(answer, address) {
                 let asked = self.ask_there(&there, request);
-                // Who is lost there is asked about by whoever owns the slot.
+                // If that server is lost, the request is repeated at the slot's owner.
                 *answer = asked.unwrap_or_else(|_| Value::Error(b"TRYAGAIN".to_vec()));
             }
         }
         Ok(answers)
     }
 
-    /// A request at the node that a slot is going to.
+    /// Sends a request to the node that is importing the slot.
     fn ask_there(&mut self, address: &Address, words: &Request<'_>) -> Result<Value, BenchError> {
         let asked = self.link(address).and_then(|link| {
             let both = together(&mut link.session, &[vec![b"ASKING"], words.clone()])?;
@@ -346,7 +351,7 @@ impl End {
         asked
     }
 
-    /// After a pause, asks who owns what; an error when that has gone on for too long.
+    /// After a pause, asks for the slot owners. Fails if that has gone on for too long.
     pub(super) fn recover(&mut self, reason: &BenchError, begin_ns: u64) -> Result<(), BenchError> {
         let elapsed_ns = self.clock.monotonic_ns().saturating_sub(begin_ns);
         if elapsed_ns > GIVE_UP_NS {
@@ -356,18 +361,18 @@ impl End {
             });
         }
         if !self.is_quiet && elapsed_ns < 1_000_000 {
-            // Without standard error there is nobody to tell.
+            // Without standard error the message is lost.
             let _told = writeln!(std::io::stderr(), "asks again: {reason}");
         }
         std::thread::sleep(PAUSE);
         if self.slots.is_some() {
-            // Whether anybody answered shows in the next try.
+            // The next attempt shows whether any node answered.
             self.refresh();
         }
         Ok(())
     }
 
-    /// Asks the first node that answers who owns what.
+    /// Asks the first node that answers for the slot owners.
     pub(super) fn refresh(&mut self) {
         let mut addresses = self.addresses();
         addresses.push(self.endpoint.address.clone());
@@ -379,7 +384,7 @@ impl End {
                 self.links.remove(&address);
                 continue;
             };
-            // A cluster that loses its owners for a moment keeps those that it had.
+            // A cluster that briefly has no owners keeps the previous ones.
             if slots.nodes().is_empty() {
                 continue;
             }

@@ -1,6 +1,8 @@
-//! Keys that change at the source while they are copied: the key events of its servers, each by a connection of its own.
+//! Changed keys at the source during the copy: the key events of its servers, each over its own
+//! connection.
 //!
-//! A server whose events are not heard any more leaves a *gap*: what changed there may never be told.
+//! A server whose events are not received any more leaves a *gap*: changes there may never be
+//! reported.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -15,29 +17,29 @@ use crate::cli::keys::text_of;
 use crate::endpoint::{Address, Session};
 use crate::error::BenchError;
 
-/// What the source has to tell: every event, by the key.
+/// The events that the source has to publish: every event, by key.
 const EVENTS: &str = "AK";
-/// So long an event is waited for when there is none.
+/// How long to wait for an event if there is none.
 const PATIENCE: Duration = Duration::from_millis(2);
 /// Channels of events.
 const CHANNELS: &str = "__keyspace@*__:*";
-/// More keys that changed are not kept: then the copy begins anew.
+/// Maximum number of changed keys that are kept. Beyond it the migration fails.
 const CHANGED_MAX: usize = 20_000_000;
 
 /// A subscription to the events of all servers of the source.
 pub(super) struct Followed<'o> {
     options: &'o Options,
     heard: Vec<Heard>,
-    /// Keys that are to be copied again: of other keys nothing is kept.
+    /// Keys that are to be copied again. Nothing is kept about other keys.
     changed: BTreeSet<(u32, Vec<u8>)>,
     has_gap: bool,
-    /// Servers that were heard, and are no primaries any more.
+    /// Servers that were followed, and are no longer primaries.
     former: Vec<Address>,
-    /// What the directive was before.
+    /// The directive's previous value.
     before: String,
 }
 
-/// A server whose events are heard.
+/// A server that is followed.
 struct Heard {
     address: Address,
     session: Session,
@@ -55,7 +57,8 @@ impl<'o> Followed<'o> {
         }
     }
 
-    /// Hears the servers of the source that are not heard yet: from here on every change there has an event.
+    /// Subscribes to servers of the source that are not followed yet: from here on every change
+    /// there has an event.
     pub(super) fn hear(&mut self, source: &mut End, ledger: &mut Ledger) -> Result<(), BenchError> {
         let begin_ns = source.now_ns();
         loop {
@@ -86,7 +89,7 @@ impl<'o> Followed<'o> {
         }
     }
 
-    /// Takes the events that are there.
+    /// Takes the available events.
     pub(super) fn take(&mut self) -> Result<(), BenchError> {
         let mut at = 0;
         while at < self.heard.len() {
@@ -107,7 +110,7 @@ impl<'o> Followed<'o> {
         Ok(())
     }
 
-    /// Whether events may have been lost since this was asked last.
+    /// Returns whether events may have been lost since the last call.
     pub(super) fn take_gap(&mut self) -> bool {
         std::mem::take(&mut self.has_gap)
     }
@@ -132,7 +135,7 @@ impl<'o> Followed<'o> {
         Ok(())
     }
 
-    /// Some keys that changed, of one database; they are forgotten here.
+    /// Removes and returns some changed keys of one database.
     pub(super) fn some(&mut self, count: usize) -> Option<(u32, Vec<Vec<u8>>)> {
         let (database, _) = *self.changed.first().filter(|_| count > 0)?;
         let mut keys = Vec::new();
@@ -151,7 +154,7 @@ impl<'o> Followed<'o> {
         self.changed.len()
     }
 
-    /// Ends: the directive is what it was, wherever it can be reached.
+    /// Ends: restores the directive on all servers that can be reached.
     pub(super) fn end(self, source: &mut End) -> Result<(), BenchError> {
         let words = ["CONFIG", "SET", "notify-keyspace-events", &self.before];
         let heard = self.heard.into_iter().map(|heard| heard.address);
@@ -161,7 +164,7 @@ impl<'o> Followed<'o> {
                     .demand("CONFIG SET notify-keyspace-events", &words)
             });
             match set {
-                // Who is away is started with what its file says.
+                // An unreachable server restarts with the value in its file.
                 Err(BenchError::Connection(..)) | Ok(_) => {}
                 Err(error) => return Err(error),
             }
@@ -170,7 +173,7 @@ impl<'o> Followed<'o> {
     }
 }
 
-/// Has a server tell its events; the connection, and what the directive was before.
+/// Makes a server publish its events. Returns the connection, and the directive's previous value.
 fn subscribed(
     source: &mut End,
     address: &Address,
@@ -201,7 +204,7 @@ fn subscribed(
     Ok((session, before))
 }
 
-/// Database and key of a channel of events.
+/// Parses database and key from a channel of events.
 fn changed(channel: &[u8]) -> Option<(u32, Vec<u8>)> {
     let rest = channel.strip_prefix(b"__keyspace@")?;
     let end = rest.windows(3).position(|part| part == b"__:")?;

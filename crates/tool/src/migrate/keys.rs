@@ -1,4 +1,4 @@
-//! Keys of one end as payloads, and into the other.
+//! Reading keys of one end as payloads, and writing them to the other.
 
 use protocol::Value;
 
@@ -8,22 +8,22 @@ use super::members::apart;
 use crate::cli::keys::{refused, text_of};
 use crate::error::BenchError;
 
-/// The deadline of a key that is not there: it went after DUMP was answered.
+/// The time to live of a missing key: it was removed after DUMP was answered.
 const GONE: i64 = -2;
 
-/// Digits of a digest.
+/// Number of digits of a digest.
 const DIGEST_DIGITS: usize = 40;
 
-/// What a key holds, as `DEBUG DIGEST-VALUE` tells it, and its deadline.
+/// The digest of a key's value from `DEBUG DIGEST-VALUE`, and the key's deadline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Digest {
     pub(super) value: Vec<u8>,
-    /// In milliseconds since 1970; 0 for none.
+    /// Milliseconds since 1970; 0 for none.
     pub(super) deadline_unix_ms: i64,
 }
 
 impl End {
-    /// What keys hold; nothing for those that are not there.
+    /// Reads the contents of keys; `None` for missing ones.
     pub(super) fn read(
         &mut self,
         database: u32,
@@ -46,7 +46,7 @@ impl End {
         Ok(held)
     }
 
-    /// Digests of what keys hold; none for those that are not told, or not there.
+    /// Reads digests of keys' values; `None` if they are missing or unavailable.
     pub(super) fn digests(
         &mut self,
         database: u32,
@@ -71,7 +71,7 @@ impl End {
                 Value::Array(digests) => text_of(digests.first()?),
                 _ => return None,
             };
-            // Of a key that is not here: it may be gone, or at another node.
+            // The digest of a missing key: it may be removed, or at another node.
             let is_there = value.len() == DIGEST_DIGITS && value.iter().any(|digit| *digit != b'0');
             let deadline_unix_ms = match &pair[1] {
                 Value::Integer(GONE) => return None,
@@ -93,7 +93,7 @@ impl End {
         }
     }
 
-    /// Writes what keys hold; which were refused, and why.
+    /// Writes contents of keys. Returns which were refused, and why.
     pub(super) fn write(
         &mut self,
         database: u32,
@@ -148,7 +148,7 @@ impl End {
         Ok(refused)
     }
 
-    /// Deletes keys; how many there were.
+    /// Deletes keys. Returns how many existed.
     pub(super) fn delete(&mut self, database: u32, keys: &[&[u8]]) -> Result<u64, BenchError> {
         let requests: Vec<Request<'_>> = keys.iter().map(|key| vec![&b"DEL"[..], key]).collect();
         let replies = self.ask(database, keys, &requests)?;
@@ -159,7 +159,7 @@ impl End {
         Ok(count)
     }
 
-    /// Which keys there are.
+    /// Returns which keys exist.
     pub(super) fn have(&mut self, database: u32, keys: &[&[u8]]) -> Result<Vec<bool>, BenchError> {
         let requests: Vec<Request<'_>> = keys.iter().map(|key| vec![&b"EXISTS"[..], key]).collect();
         let replies = self.ask(database, keys, &requests)?;
@@ -177,7 +177,7 @@ fn number(reply: &Value, command: &str) -> Result<u64, BenchError> {
     }
 }
 
-/// A deadline in milliseconds since 1970, 0 for none, from what a server tells of it.
+/// Converts a server's report of a deadline to milliseconds since 1970, 0 for none.
 fn deadline_of(time: i64, tells_deadlines: bool, now_unix_ms: u64) -> i64 {
     match time {
         time if time < 0 => 0,
@@ -186,7 +186,7 @@ fn deadline_of(time: i64, tells_deadlines: bool, now_unix_ms: u64) -> i64 {
     }
 }
 
-/// What DUMP and the question for the deadline were answered.
+/// Combines the replies to DUMP and to the request for the deadline.
 fn held_of(
     payload: &Value,
     time: &Value,
@@ -194,7 +194,7 @@ fn held_of(
     now_unix_ms: u64,
 ) -> Result<Option<Held>, String> {
     match (payload, time) {
-        // A key that went between the two has an event to come.
+        // If a key was removed between the two, its event is still to come.
         (Value::Null | Value::NullArray, _) | (_, Value::Integer(GONE)) => Ok(None),
         (Value::Bulk(payload), Value::Integer(time)) => Ok(Some(Held {
             payload: payload.clone(),

@@ -1,4 +1,5 @@
-//! The file that keeps how far a copy is, so that it goes on there after any end of the process.
+//! The file that records the progress of a copy, so that the copy continues there after the process
+//! ended in any way.
 //!
 //! ```text
 //!   iolite migrate 2
@@ -8,8 +9,9 @@
 //!   walk 0 8d0c…e1 1234 50                       database, process, the cursor from which on it is not copied, keys that were
 //! ```
 //!
-//! It is there before the first key is written, and is written beside its place and renamed, so that it is whole at any time.
-//! A cursor is worth something to the process that gave it alone, so that is named by its `run_id`.
+//! The file exists before the first key is written. It is written beside its place and renamed, so
+//! that it is complete at any time. Only the process that issued a cursor understands it, so the
+//! file names the process by its `run_id`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,30 +19,30 @@ use std::path::{Path, PathBuf};
 
 use crate::error::BenchError;
 
-/// The first line: what the file is.
+/// The first line, which identifies the file.
 const HEAD: &str = "iolite migrate 2";
-/// The cursor of a database that is copied.
+/// The cursor of a database that is copied completely.
 pub(super) const DONE: &str = "done";
-/// In place of an empty text.
+/// Stands for an empty text.
 const NOTHING: &str = "-";
 
-/// How far a copy is.
+/// The progress of a copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ledger {
     path: Option<PathBuf>,
     servers: String,
-    /// Whether a run before this one wrote it.
+    /// Whether an earlier run wrote it.
     is_begun: bool,
-    /// Whether all that the target has came from the source.
+    /// Whether all keys of the target came from the source.
     target_was_empty: bool,
-    /// `notify-keyspace-events` of the source, as it was.
+    /// The original `notify-keyspace-events` of the source.
     events: Option<String>,
-    /// Cursor and keys of each database of a process that was begun.
+    /// Cursor and number of keys for each database of a process that was begun.
     walks: BTreeMap<(u32, String), (String, u64)>,
 }
 
 impl Ledger {
-    /// What was kept, if it was for the same servers.
+    /// Opens the file, if it is for the same servers.
     pub(super) fn open(path: Option<&Path>, servers: &str) -> Result<Self, BenchError> {
         let mut ledger = Self {
             path: path.map(Path::to_owned),
@@ -73,7 +75,7 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// Takes a line; none if it is damaged.
+    /// Parses a line. Returns `None` if it is damaged.
     fn take(&mut self, line: &str) -> Option<()> {
         let words: Vec<&str> = line.split(' ').collect();
         match words[..] {
@@ -101,14 +103,14 @@ impl Ledger {
         self.target_was_empty
     }
 
-    /// Notes that a copy begins, before it writes anything.
+    /// Records that a copy begins, before it writes anything.
     pub(super) fn begin(&mut self, target_was_empty: bool) -> Result<(), BenchError> {
         self.target_was_empty = target_was_empty;
         self.save()
     }
 
-    /// What the directive was before it was changed: what is kept, or what it is now, which is kept then. The servers of a
-    /// cluster may share it, so that only the first of them tells.
+    /// Returns the directive's original value: the recorded one, or else `now`, which is recorded
+    /// then. The servers of a cluster may share the file, so that only the first one counts.
     pub(super) fn events_before(&mut self, now: &str) -> Result<String, BenchError> {
         if let Some(before) = &self.events {
             return Ok(before.clone());
@@ -118,14 +120,14 @@ impl Ledger {
         Ok(now.to_owned())
     }
 
-    /// The cursor from which on a database of a process is not copied, and how many keys are. Nothing is known of a process
-    /// without a name.
+    /// Returns the cursor from which a database of a process is not copied yet, and the number of
+    /// copied keys. Nothing is known of a process without a name.
     pub(super) fn how_far(&self, database: u32, process: &str) -> (String, u64) {
         let walk = self.walks.get(&(database, process.to_owned()));
         walk.cloned().unwrap_or_else(|| ("0".to_owned(), 0))
     }
 
-    /// Notes that all keys before a cursor are copied.
+    /// Records that all keys before a cursor are copied.
     pub(super) fn note(
         &mut self,
         database: u32,
@@ -185,10 +187,10 @@ mod tests {
         assert!(again.is_begun() && again.target_was_empty());
         assert_eq!(again.how_far(0, "run"), ("1234".to_owned(), 50));
         assert_eq!(again.how_far(3, "run"), (DONE.to_owned(), 7));
-        // Cursors of another process, or of one that cannot be told from others, say nothing.
+        // Cursors of another process, or of one that cannot be identified, are worthless.
         assert_eq!(again.how_far(0, "other"), ("0".to_owned(), 0));
         assert_eq!(again.how_far(0, ""), ("0".to_owned(), 0));
-        // What a run that was killed has set is not what it was before.
+        // The value that a killed run has set is not the original one.
         assert_eq!(again.events_before("AK").unwrap(), "");
         std::fs::write(&path, "something").unwrap();
         let wrong = Ledger::open(Some(&path), "a:1 b:2")

@@ -1,4 +1,4 @@
-//! A connection to one server, and what keys hold as payloads.
+//! A connection to one server, and contents of keys as payloads.
 
 use protocol::Value;
 use rdb::{Limits, Value as Kept, dump};
@@ -7,35 +7,35 @@ use structures::{Field, Object};
 use crate::endpoint::{Endpoint, Session, info_field};
 use crate::error::BenchError;
 
-/// The longest text that is understood.
+/// Maximum length of a text that is decoded.
 const STRING_BYTES_MAX: usize = 512 << 20;
 
-/// What servers are asked about to see what they understand.
+/// The key of requests that test what a server understands.
 pub(super) const NO_KEY: &str = "iolite:migrate:no-such-key";
 
-/// What a key holds, as a payload, with its deadline.
+/// The content of a key as a payload, with its deadline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Held {
     pub(super) payload: Vec<u8>,
-    /// In milliseconds since 1970; 0 for none.
+    /// Milliseconds since 1970; 0 for none.
     pub(super) deadline_unix_ms: i64,
-    /// Its members whose deadlines are not in the payload: of a set or a sorted set.
+    /// Number of members whose deadlines are not in the payload: those of a set or a sorted set.
     pub(super) without_deadline: u64,
 }
 
-/// A connection, with what the server understands.
+/// A connection, with the server's capabilities.
 pub(super) struct Link {
     pub(super) session: Session,
-    /// Whether it tells deadlines as times; else what is left of them.
+    /// Whether it reports deadlines as times, otherwise as remaining time.
     pub(super) tells_deadlines: bool,
-    /// Whether it tells deadlines of members, beside their values: KeyDB does.
+    /// Whether it reports deadlines of members besides their values, as KeyDB does.
     pub(super) tells_member_deadlines: bool,
-    /// The name of the process that answers, which another start changes; empty where the server has none.
+    /// The name of the answering process, which a restart changes; empty if the server has none.
     pub(super) process: String,
     database: u32,
 }
 
-/// Limits for values that are only read and written again.
+/// Returns limits for values that are only read and written again.
 pub(super) fn limits() -> Limits {
     Limits {
         string_bytes_max: STRING_BYTES_MAX,
@@ -69,31 +69,31 @@ impl Link {
     }
 }
 
-/// Whether a server knows the request that it answered so.
+/// Whether a server knows the request to which it replied `answer`.
 pub(super) fn is_known(answer: &Value) -> bool {
     match answer {
         Value::Integer(_) => true,
-        // Another node has the slot of that key, or none has: the command is known.
+        // The command is known: another node has the key's slot, or none has.
         Value::Error(text) => text.starts_with(b"MOVED") || text.starts_with(b"CLUSTERDOWN"),
         _ => false,
     }
 }
 
-/// How a payload is written anew for a target that refuses it.
+/// How a payload is re-encoded for a target that refuses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Anew {
     /// In the oldest version that loses nothing of its value.
     Whole,
-    /// In the oldest of all ([`dump::write_oldest`]).
+    /// In the oldest version of all ([`dump::write_oldest`]).
     Oldest,
 }
 
 impl Anew {
-    /// One after the other, until the target takes it.
+    /// All, in the order in which they are tried.
     pub(super) const ALL: [Self; 2] = [Self::Whole, Self::Oldest];
 }
 
-/// A payload, written anew.
+/// Re-encodes a payload.
 pub(super) fn rewritten(payload: &[u8], anew: Anew) -> Result<Vec<u8>, String> {
     let value = dump::read(payload, &limits()).map_err(|refused| match refused {
         dump::Refused::Footer => "its payload is of a version that is not known".to_owned(),
@@ -107,13 +107,13 @@ pub(super) fn rewritten(payload: &[u8], anew: Anew) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
-/// Whether two deadlines, 0 for none, are the same but for what servers round.
+/// Whether two deadlines, 0 for none, are equal within the tolerance for rounding.
 pub(super) fn is_about(one_unix_ms: i64, other_unix_ms: i64, tolerance_ms: i64) -> bool {
     let is_both = (one_unix_ms == 0) == (other_unix_ms == 0);
     is_both && one_unix_ms.abs_diff(other_unix_ms) <= tolerance_ms.unsigned_abs()
 }
 
-/// Whether two keys hold the same, whatever the form; an error when that cannot be told.
+/// Whether two keys have equal contents in any encoding. Fails if that cannot be decided.
 pub(super) fn is_same(one: &Held, other: &Held, tolerance_ms: i64) -> Result<bool, String> {
     if !is_about(one.deadline_unix_ms, other.deadline_unix_ms, tolerance_ms) {
         return Ok(false);
@@ -128,7 +128,7 @@ pub(super) fn is_same(one: &Held, other: &Held, tolerance_ms: i64) -> Result<boo
     Ok(is_same_value(&read(one)?, &read(other)?, tolerance_ms))
 }
 
-/// Whether two values are the same; of fields of hashes the deadlines as those of keys.
+/// Whether two values are equal; deadlines of hash fields are compared like those of keys.
 fn is_same_value(one: &Kept, other: &Kept, tolerance_ms: i64) -> bool {
     let (Kept::Object(Object::Hash(one)), Kept::Object(Object::Hash(other))) = (one, other) else {
         return one == other;

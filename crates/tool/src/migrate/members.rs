@@ -1,5 +1,6 @@
-//! Deadlines of members at a KeyDB, which has them beside values: DUMP shows none, so each member is asked for its own, and
-//! RESTORE sets none, so they are set one by one. Elsewhere fields of hashes have them in the payload, and other members none.
+//! Deadlines of members in KeyDB, which stores them beside values. DUMP omits them, so each member
+//! is asked for its own; RESTORE sets none, so they are set one by one. On other servers, fields of
+//! hashes have them in the payload, and other members have none.
 
 use base::clock::Clock as _;
 use base::number::IntegerText;
@@ -13,16 +14,17 @@ use super::link::{Held, limits};
 use crate::cli::keys::refused;
 use crate::error::BenchError;
 
-/// So many members are asked at once.
+/// Number of members asked at once.
 const ASKED_AT_ONCE: usize = 10_000;
 
-/// A member of one of some keys.
+/// A member of one of several keys.
 type Member = (usize, Vec<u8>);
 /// Fields with their deadlines.
 type Deadlines = Vec<(Vec<u8>, u64)>;
 
 impl End {
-    /// Adds deadlines of members to what was read of some keys: to hashes as those of their fields, to others as a number.
+    /// Adds deadlines of members to keys that were read: to hashes as field deadlines, to others as
+    /// a number.
     pub(super) fn add_member_deadlines(
         &mut self,
         database: u32,
@@ -57,7 +59,7 @@ impl End {
         Ok(())
     }
 
-    /// Whether any key of a database has a deadline, or one of its members has.
+    /// Whether any key of a database, or any member of one, has a deadline.
     fn has_deadlines(&mut self, database: u32) -> Result<bool, BenchError> {
         let told = self.of_all(|link| link.session.info("keyspace"))?;
         let of_database = format!("db{database}:");
@@ -66,7 +68,7 @@ impl End {
         Ok(own.any(|fields| !fields.contains("expires=0,")))
     }
 
-    /// Asks members for their deadlines; those that have one are found.
+    /// Asks members for their deadlines, and collects those that have one.
     fn ask_members(
         &mut self,
         database: u32,
@@ -79,7 +81,8 @@ impl End {
             .iter()
             .map(|(at, member)| vec![&b"PTTL"[..], &keys[*at], member])
             .collect();
-        // What is left was told later than this, so that it is rather too early, by what the answer took.
+        // The remaining time is older than this, so the deadline is too early by at most the
+        // reply's delay.
         let now_unix_ms = self.clock.now_unix_ms();
         let replies = self.ask(database, &names, &requests)?;
         for (member, reply) in members.drain(..).zip(replies) {
@@ -95,7 +98,8 @@ impl End {
         Ok(())
     }
 
-    /// Sets deadlines of fields at a key that was written without them; why that was refused, if it was.
+    /// Sets deadlines of fields at a key that was written without them. Returns why that was
+    /// refused, if it was.
     pub(super) fn set_member_deadlines(
         &mut self,
         database: u32,
@@ -117,7 +121,7 @@ impl End {
     }
 }
 
-/// Adds deadlines.
+/// Adds deadlines to a hash, or their number to other values.
 fn add(held: &mut Held, deadlines: &[(Member, u64)]) {
     let Some(mut object) = object_of(&held.payload) else {
         return;
@@ -127,14 +131,15 @@ fn add(held: &mut Held, deadlines: &[(Member, u64)]) {
         return;
     };
     for ((_, name), at) in deadlines {
-        // A hash has room for the deadlines of its fields.
+        // A hash can hold the deadlines of its fields.
         let _set = hash.set_deadline(name, Some(*at));
     }
     held.payload.clear();
     dump::write(&Kept::Object(object), false, &mut held.payload);
 }
 
-/// A hash with deadlines of fields as a payload without, and the deadlines; none of any other value.
+/// Splits a hash with field deadlines into a payload without them, and the deadlines. `None` for
+/// any other value.
 pub(super) fn apart(payload: &[u8]) -> Option<(Vec<u8>, Deadlines)> {
     payload
         .first()
@@ -160,12 +165,12 @@ fn object_of(payload: &[u8]) -> Option<Object> {
     }
     match dump::read(payload, &limits()) {
         Ok(Kept::Object(object)) => Some(object),
-        // What is not understood the target may refuse.
+        // The target may refuse a value that cannot be decoded.
         Ok(Kept::String(_)) | Err(_) => None,
     }
 }
 
-/// Members that may have a deadline at a KeyDB.
+/// Returns the members that may have a deadline in KeyDB.
 fn members_of(object: &Object) -> Box<dyn Iterator<Item = Vec<u8>> + '_> {
     match object {
         Object::Hash(hash) => Box::new(hash.iter(0).map(|field| field.name.as_bytes().to_vec())),

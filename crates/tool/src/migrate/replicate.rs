@@ -1,4 +1,4 @@
-//! A migration by replication: the target follows the source, and takes over where that is wanted.
+//! A migration by replication: the target follows the source, and takes over if requested.
 
 use std::io::Write as _;
 use std::net::{IpAddr, ToSocketAddrs as _};
@@ -9,16 +9,17 @@ use super::link::{NO_KEY, is_known};
 use crate::endpoint::{Address, Session, info_field};
 use crate::error::BenchError;
 
-/// Between two looks.
+/// Pause between two checks.
 const PAUSE: Duration = Duration::from_millis(500);
-/// The link has to come up within so many looks.
+/// Number of checks within which the link has to be up.
 const LOOKS_MAX: u32 = 120;
-/// How long the source may hold writes back until the target has all of them, in milliseconds.
+/// How long the source may hold back writes until the target has all of them, in milliseconds.
 const HAND_OVER_MS: &str = "10000";
-/// The target, which has them, has to take over within so many looks: nobody writes meanwhile.
+/// Number of checks within which the target, which has all writes, has to take over. No writes are
+/// possible meanwhile.
 const TAKE_OVER_LOOKS_MAX: u32 = 10;
 
-/// What was reached, for people or programs.
+/// Returns the result, for people or programs.
 pub(super) fn told(options: &Options, has_taken_over: bool) -> String {
     let (source, target) = (&options.source.address, &options.target.address);
     if options.is_json {
@@ -39,7 +40,7 @@ pub(super) fn told(options: &Options, has_taken_over: bool) -> String {
     }
 }
 
-/// Has the target follow, and take over where that is wanted; whether it has taken over.
+/// Makes the target follow, and take over if requested. Returns whether it has taken over.
 pub(super) fn run(options: &Options) -> Result<bool, BenchError> {
     let Address::Tcp(host, port) = &options.source.address else {
         return Err(BenchError::Usage(
@@ -65,7 +66,7 @@ pub(super) fn run(options: &Options) -> Result<bool, BenchError> {
     target.demand("REPLICAOF", &["REPLICAOF", host, &port.to_string()])?;
     wait(options, &mut source, &mut target)?;
     if is_known(&source.ask(&["PTTL", NO_KEY, "member"])?) {
-        // Without standard error there is nobody to tell.
+        // Without standard error the message is lost.
         let _told = writeln!(
             std::io::stderr(),
             "deadlines of members of sets and sorted sets, if there are any, are left out: the log of the target counts them"
@@ -77,7 +78,7 @@ pub(super) fn run(options: &Options) -> Result<bool, BenchError> {
     hand_over(options, &mut source, &mut target).map(|()| true)
 }
 
-/// Has a server say this when it follows.
+/// Sets the credentials that a server uses when it follows.
 fn let_in(
     follower: &mut Session,
     credentials: Option<&(Option<String>, String)>,
@@ -94,7 +95,7 @@ fn let_in(
     Ok(())
 }
 
-/// Has the source give its office to the target, and follow it.
+/// Makes the source hand its role to the target, and follow it.
 fn hand_over(
     options: &Options,
     source: &mut Session,
@@ -125,7 +126,8 @@ fn hand_over(
         }
         std::thread::sleep(PAUSE);
     }
-    // Without this the source would hold writes back until it reaches the target. It refuses where it has given up by itself.
+    // Otherwise the source would hold back writes until it reaches the target. It refuses this if
+    // it has given up by itself.
     let _aborted = source.ask(&["FAILOVER", "ABORT"])?;
     let info = target.info("replication")?;
     if info_field(&info, "role") == Some("master") {
@@ -139,8 +141,8 @@ fn hand_over(
     })
 }
 
-/// Orders the failover, again for as long as the source does not count the target as online: that begins with an
-/// acknowledgement, which can arrive after the target has all data.
+/// Requests the failover, and repeats it until the source counts the target as online. That begins
+/// with an acknowledgement, which may come after the target has all data.
 fn order_failover(source: &mut Session, words: &[&str]) -> Result<(), BenchError> {
     let mut looks = 0;
     loop {
@@ -157,7 +159,8 @@ fn order_failover(source: &mut Session, words: &[&str]) -> Result<(), BenchError
     }
 }
 
-/// The target as the source knows it. FAILOVER wants the address that the replica has told, and no name for it.
+/// Returns the target's address as the source knows it. FAILOVER requires the address that the
+/// replica announced, not a host name.
 fn known_as(info: &str, host: &str, port: u16) -> (String, String) {
     let replicas: Vec<(&str, &str)> = info
         .lines()
@@ -178,7 +181,7 @@ fn known_as(info: &str, host: &str, port: u16) -> (String, String) {
     };
     let found = match (replicas.iter().find(is_it), replicas.as_slice()) {
         (Some(found), _) => Some(*found),
-        // It announces another address than this machine knows it by.
+        // The replica announces another address than the one known on this machine.
         (None, [only]) => Some(*only),
         (None, _) => None,
     };
@@ -189,7 +192,7 @@ fn known_as(info: &str, host: &str, port: u16) -> (String, String) {
     (ip, port)
 }
 
-/// Waits until the target has what the source has.
+/// Waits until the target has all data of the source.
 fn wait(options: &Options, source: &mut Session, target: &mut Session) -> Result<(), BenchError> {
     let mut looks = 0;
     loop {
@@ -224,7 +227,7 @@ fn wait(options: &Options, source: &mut Session, target: &mut Session) -> Result
             });
         }
         if !options.is_quiet {
-            // Without standard error there is nobody to tell.
+            // Without standard error the message is lost.
             let _told = writeln!(
                 std::io::stderr(),
                 "link {}, {} behind",

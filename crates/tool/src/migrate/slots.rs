@@ -1,4 +1,4 @@
-//! Which node of a cluster has which hash slots, and what nodes say when that is no longer so.
+//! The owners of a cluster's hash slots, and the replies of nodes when owners have changed.
 
 use std::collections::BTreeSet;
 
@@ -12,14 +12,15 @@ use crate::error::BenchError;
 /// The nodes of a cluster that own hash slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Slots {
-    /// By address, so that two of them are equal when every slot has the same owner.
+    /// Sorted by address, so that two of them are equal if every slot has the same owner.
     nodes: Vec<Address>,
-    /// Which of the nodes owns a slot.
+    /// The index of the node that owns each slot.
     owners: Vec<Option<usize>>,
 }
 
 impl Slots {
-    /// What CLUSTER SLOTS answered; `asked` is whom, for nodes that do not know their own address.
+    /// Parses the reply to CLUSTER SLOTS. `asked` is the node that replied, for nodes that do not
+    /// know their own address.
     pub(super) fn read(reply: &Value, asked: &Address) -> Result<Self, BenchError> {
         let Value::Array(ranges) = reply else {
             return Err(crate::cli::keys::refused("CLUSTER SLOTS", reply));
@@ -48,13 +49,13 @@ impl Slots {
         &self.nodes
     }
 
-    /// Who owns the slot of a key.
+    /// Returns the owner of a key's slot.
     pub(super) fn owner(&self, key: &[u8]) -> Option<&Address> {
         self.owners[usize::from(hash_slot::of(key))].map(|at| &self.nodes[at])
     }
 }
 
-/// `[first, last, [host, port, …], …]`; none for anything else.
+/// Parses `[first, last, [host, port, …], …]`; `None` for anything else.
 fn read_range(range: &Value, asked: &Address) -> Option<(usize, usize, Address)> {
     let Value::Array(parts) = range else {
         return None;
@@ -82,7 +83,7 @@ fn read_range(range: &Value, asked: &Address) -> Option<(usize, usize, Address)>
     (first <= last).then_some((first, last, address))
 }
 
-/// A node's address; without a host the one that was asked.
+/// Returns a node's address; without a host, that of the node that was asked.
 fn at(host: &str, port: u16, asked: &Address) -> Address {
     let own = match asked {
         Address::Tcp(host, _) => host.as_str(),
@@ -92,16 +93,16 @@ fn at(host: &str, port: u16, asked: &Address) -> Address {
     Address::Tcp(host.to_owned(), port)
 }
 
-/// What an answer says of where a request is to be asked instead.
+/// A redirection in a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
-    /// The slot is going there: this request alone is asked there.
+    /// The slot is being moved there: only this request goes there.
     Ask(Address),
-    /// Owners have changed, or will have in a moment.
+    /// The owners have changed, or will change in a moment.
     Again,
 }
 
-/// The beginnings of errors that are over after a while.
+/// Prefixes of temporary errors.
 const PASSING: [&[u8]; 6] = [
     b"MOVED ",
     b"TRYAGAIN",
@@ -111,7 +112,7 @@ const PASSING: [&[u8]; 6] = [
     b"READONLY",
 ];
 
-/// Where an answer sends a request to; none for one that stands.
+/// Returns the redirection in a reply, or `None` if the reply is final.
 pub(super) fn sent(reply: &Value, asked: &Address) -> Option<Sent> {
     let Value::Error(text) = reply else {
         return None;

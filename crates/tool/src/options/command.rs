@@ -1,4 +1,5 @@
-//! What `iolite bench` takes, as `--help`, the completions of shells and the pages of the manual tell it.
+//! The command line of `iolite bench`, for `--help`, the completions of shells and the manual
+//! pages.
 
 use std::path::PathBuf;
 
@@ -7,7 +8,7 @@ use clap::{Arg, ArgAction, Command, ValueHint, value_parser};
 use super::NAME;
 use crate::catalogue;
 
-/// The command line of the load generator.
+/// Returns the command line of the load generator.
 #[must_use]
 pub fn command() -> Command {
     let bench = Command::new("bench")
@@ -64,12 +65,12 @@ fn report() -> Command {
         .arg(help())
 }
 
-/// `--help` alone: `-h` is the host.
+/// Returns the option `--help`, without a short form: `-h` is the host.
 pub(crate) fn help() -> Arg {
     named("--help").action(ArgAction::Help).help("Prints this")
 }
 
-/// Adds what every measurement takes.
+/// Adds the options of every measurement.
 fn measuring(command: Command) -> Command {
     command
         .disable_help_flag(true)
@@ -93,7 +94,7 @@ fn measuring(command: Command) -> Command {
         .arg(flag("--version", "Prints the version").short('v'))
 }
 
-/// An option that goes by this name, short or long.
+/// Returns an option with this short or long name.
 fn named(name: &'static str) -> Arg {
     let arg = Arg::new(name);
     match name.strip_prefix("--") {
@@ -102,7 +103,7 @@ fn named(name: &'static str) -> Arg {
     }
 }
 
-/// An option with a value, which may begin with a minus.
+/// Returns an option with a value, which may begin with a minus.
 pub(crate) fn option(name: &'static str, value: &'static str, help: &'static str) -> Arg {
     named(name)
         .value_name(value)
@@ -114,7 +115,7 @@ pub(crate) fn flag(name: &'static str, help: &'static str) -> Arg {
     named(name).help(help).action(ArgAction::SetTrue)
 }
 
-/// An option with `NAME=VALUE` words up to the next option.
+/// Returns an option with `NAME=VALUE` words up to the next option.
 fn pairs(name: &'static str, value: &'static str, help: &'static str) -> Arg {
     named(name)
         .value_name(value)

@@ -1,5 +1,5 @@
-//! Options as they were given, and what their values mean. An option goes by its name on the command line, so that
-//! messages say which one is meant.
+//! The given options and their parsed values. An option is identified by its name on the command
+//! line, so that messages can name it.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -20,12 +20,12 @@ impl Given<'_> {
         self.0.get_flag(flag)
     }
 
-    /// The value of an option.
+    /// Returns the value of an option.
     pub(crate) fn text(&self, flag: &str) -> Option<&str> {
         self.0.get_one::<String>(flag).map(String::as_str)
     }
 
-    /// All values of an option.
+    /// Returns all values of an option.
     pub(crate) fn all(&self, flag: &str) -> impl Iterator<Item = &str> {
         let values = self.0.try_get_many::<String>(flag).ok().flatten();
         values.unwrap_or_default().map(String::as_str)
@@ -39,18 +39,18 @@ impl Given<'_> {
         self.text(flag).map(read).transpose()
     }
 
-    /// A whole number above 0.
+    /// Parses an integer above 0.
     pub(crate) fn positive(&self, flag: &str) -> Result<Option<usize>, BenchError> {
         self.text(flag).map(|text| positive(flag, text)).transpose()
     }
 
-    /// `1,10,100`.
+    /// Parses a list such as `1,10,100`.
     pub(crate) fn positive_list(&self, flag: &str) -> Result<Option<Vec<usize>>, BenchError> {
         let list = |text: &str| text.split(',').map(|part| positive(flag, part)).collect();
         self.text(flag).map(list).transpose()
     }
 
-    /// A number not below 0.
+    /// Parses a number that is not negative.
     pub(crate) fn amount(&self, flag: &str) -> Result<Option<f64>, BenchError> {
         let read = |text: &str| {
             let number = text.parse().ok();
@@ -68,8 +68,8 @@ impl Given<'_> {
         self.amount(flag)?.map(time).transpose()
     }
 
-    /// `NAME=VALUE` words up to the first that is none, one at least, and the words from there on: they are the
-    /// request that is measured.
+    /// Parses `NAME=VALUE` words, at least one, up to the first other word. Also returns the words
+    /// from there on: they are the request that is measured.
     pub(crate) fn pairs(&self, flag: &str) -> Result<(Pairs, Vec<String>), BenchError> {
         let mut words = self.all(flag).peekable();
         let is_given = words.peek().is_some();

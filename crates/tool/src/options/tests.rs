@@ -1,4 +1,4 @@
-//! Command lines and what they mean.
+//! Tests of command lines and their meaning.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What came out in a few numbers: the range over all workloads, so that none is picked.
+//! The result in a few numbers: ranges over all workloads, so that none is picked.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use super::html::escape;
 use crate::metric::Metric;
 use crate::units::three_digits;
 
-/// The cards of each server but the first, to which the ratios are.
+/// Appends the cards of each server but the first, to which the ratios refer.
 pub(super) fn push(figures: &Figures<'_>, out: &mut String) {
     let base = figures.base();
     let mut cards = String::new();

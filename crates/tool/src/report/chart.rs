@@ -1,5 +1,5 @@
-//! Line charts as SVG: one line a server, named at its end, spread of the rounds as a bar through
-//! each point.
+//! Line charts as SVG: one line per server, named at its end, with the spread of the rounds as a
+//! bar through each point.
 
 use std::fmt::Write as _;
 
@@ -9,32 +9,32 @@ use super::scale::Scale;
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 300.0;
 const LEFT: f64 = 56.0;
-/// Room for the names of the lines.
+/// Margin for the names of the lines.
 const RIGHT: f64 = 92.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 44.0;
-/// Between the axis and the first point.
+/// Distance between the axis and the first point.
 const INSET: f64 = 22.0;
-/// Names of lines are this far apart at least.
+/// Minimum distance between names of lines.
 const NAME_DISTANCE: f64 = 15.0;
 
 /// A chart to be drawn.
 pub(super) struct Chart<'a> {
-    /// For those who cannot see it.
+    /// Text for readers who cannot see it.
     pub(super) description: String,
     pub(super) x_title: &'a str,
-    /// Figures named on the horizontal axis, with their names; in ascending order.
+    /// Named figures of the horizontal axis, with their names, in ascending order.
     pub(super) x_ticks: Vec<(f64, String)>,
     pub(super) is_x_log: bool,
     pub(super) show_y: fn(f64) -> String,
     pub(super) lines: Vec<Line>,
-    /// Whether points are drawn, or the line alone.
+    /// Whether points are drawn in addition to the line.
     pub(super) has_points: bool,
 }
 
 /// The figures of a server.
 pub(super) struct Line {
-    /// Which server: names its colour.
+    /// Index of the server, which determines its colour.
     pub(super) index: usize,
     pub(super) name: String,
     pub(super) points: Vec<Point>,
@@ -44,11 +44,11 @@ pub(super) struct Line {
 pub(super) struct Point {
     pub(super) x: f64,
     pub(super) y: f64,
-    /// The least and the greatest of the rounds.
+    /// The minimum and maximum of the rounds.
     pub(super) spread: Option<(f64, f64)>,
-    /// Shown when pointed at.
+    /// Text shown under the cursor.
     pub(super) tip: String,
-    /// Shown above it, or below it.
+    /// Text shown above or below it.
     pub(super) label: Option<Label>,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Label {
 }
 
 impl Chart<'_> {
-    /// The drawing.
+    /// Returns the drawing.
     pub(super) fn svg(&self) -> String {
         let x_range = (
             self.x_ticks.first().map_or(0.0, |tick| tick.0),
@@ -166,7 +166,7 @@ impl Chart<'_> {
         }
     }
 
-    /// The names of the lines at their ends, moved apart where they would meet.
+    /// Draws the names of the lines at their ends, moved apart if they would overlap.
     fn draw_names(&self, y: &Scale, x: &Scale, svg: &mut String) {
         let mut names: Vec<(f64, f64, &Line)> = Vec::new();
         for line in &self.lines {

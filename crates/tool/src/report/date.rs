@@ -1,17 +1,18 @@
-//! Days of the calendar.
+//! Calendar dates.
 
-/// The day of a moment, in UTC, as `2026-11-21`.
+/// Returns the UTC date of a moment, as `2026-11-21`.
 pub(super) fn utc_date(unix_ms: u64) -> String {
     let (year, month, day) = civil(unix_ms / 86_400_000);
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// Year, month and day of a number of days since 1970.
+/// Converts days since 1970 to year, month and day.
 ///
-/// Years are counted from March, so that the leap day is a year's last and months have lengths in a
-/// pattern of five (31 30 31 30 31); eras are the 400 years after which the calendar repeats.
+/// Years are counted from March, so that the leap day is the last of a year and the lengths of
+/// months follow a pattern of five (31 30 31 30 31); eras are the 400 years after which the
+/// calendar repeats.
 fn civil(days: u64) -> (u64, u64, u64) {
-    // 719,468 days lie between the first of March of the year 0 and 1970.
+    // There are 719,468 days between the first of March of the year 0 and 1970.
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era =

@@ -1,4 +1,4 @@
-//! Runs in the order of a page: by workload, by series that differ in one number, by server.
+//! Runs in the order of a page: by workload, by series in which one number differs, by server.
 
 use crate::metric::{Metric, Ratio, median};
 use crate::record::{Memory, Record, Run, Server, Shape};
@@ -9,7 +9,7 @@ pub(super) struct Workload<'a> {
     pub(super) runs: Vec<&'a Run>,
 }
 
-/// Workloads that differ in one number.
+/// Workloads in which one number differs.
 pub(super) struct Sweep<'a> {
     pub(super) title: String,
     pub(super) axis: Axis,
@@ -24,7 +24,7 @@ pub(super) enum Axis {
     Connections,
 }
 
-/// Memory of a key on one server.
+/// Memory per key on one server.
 pub(super) struct KeyCost<'a> {
     pub(super) memory: &'a Memory,
     pub(super) bytes: f64,
@@ -65,12 +65,13 @@ impl Axis {
 }
 
 impl Workload<'_> {
-    /// The median of a figure over the rounds of a server.
+    /// Returns the median of a figure over the rounds of a server.
     pub(super) fn median(&self, metric: Metric, server: &str) -> Option<f64> {
         metric.median(self.of(server))
     }
 
-    /// The least and the greatest of a figure over the rounds of a server, if there are several.
+    /// Returns the minimum and maximum of a figure over the rounds of a server, if there are
+    /// several.
     pub(super) fn spread(&self, metric: Metric, server: &str) -> Option<(f64, f64)> {
         let figures: Vec<f64> = self.of(server).filter_map(|run| metric.of(run)).collect();
         let low = figures.iter().copied().reduce(f64::min)?;
@@ -78,12 +79,12 @@ impl Workload<'_> {
         (figures.len() > 1).then_some((low, high))
     }
 
-    /// How a server stands to the first.
+    /// Compares a server with the first.
     pub(super) fn ratio(&self, metric: Metric, server: &str, base: &str) -> Option<Ratio> {
         metric.ratio(self.runs.iter().copied(), server, base)
     }
 
-    /// The median over the rounds of what a share of a server's latencies do not exceed.
+    /// Returns the median over the rounds of a quantile of a server's latencies.
     pub(super) fn quantile_ns(&self, server: &str, share: f64) -> Option<f64> {
         let of_runs = self
             .of(server)
@@ -95,7 +96,7 @@ impl Workload<'_> {
         )
     }
 
-    /// The fewest samples of a server's rounds: no quantile beyond them means anything.
+    /// Returns the fewest samples among a server's rounds: quantiles beyond them are meaningless.
     pub(super) fn samples(&self, server: &str) -> u64 {
         self.of(server)
             .map(|run| run.outcome.latency.count())
@@ -131,7 +132,7 @@ impl<'a> Figures<'a> {
         &self.record.servers
     }
 
-    /// The server that ratios are to.
+    /// Returns the server to which ratios refer.
     pub(super) fn base(&self) -> &'a str {
         self.record
             .servers
@@ -139,7 +140,7 @@ impl<'a> Figures<'a> {
             .map_or("", |server| &server.name)
     }
 
-    /// Series of two workloads or more, in the order of the record.
+    /// Returns series of at least two workloads, in the order of the record.
     pub(super) fn sweeps(&self) -> Vec<Sweep<'_>> {
         let mut families: Vec<&str> = Vec::new();
         for workload in &self.workloads {
@@ -192,8 +193,8 @@ impl<'a> Figures<'a> {
         sweeps
     }
 
-    /// Memory of a key: for each kind of data what it costs on each server; the last measurement
-    /// of several.
+    /// Returns the memory per key: for each kind of data its cost on each server, from the last of
+    /// several measurements.
     pub(super) fn memory(&self) -> Vec<Vec<KeyCost<'a>>> {
         let mut kinds: Vec<Vec<KeyCost<'a>>> = Vec::new();
         for memory in &self.record.memory {
@@ -216,7 +217,7 @@ impl<'a> Figures<'a> {
                 None => kinds.push(vec![cost]),
             }
         }
-        // Few keys say little: the server's own growth weighs more than theirs.
+        // Few keys are not meaningful: the server's own growth would outweigh them.
         kinds.retain(|kind| kind[0].memory.keys >= KEYS_MIN);
         kinds.sort_by_key(|kind| {
             let memory = kind[0].memory;
@@ -226,10 +227,10 @@ impl<'a> Figures<'a> {
     }
 }
 
-/// Memory of a key is shown for as many keys at least.
+/// Minimum number of keys for which the memory per key is shown.
 const KEYS_MIN: u64 = 200_000;
 
-/// Whether runs are rounds of one workload; the rate of an open run is another in each series.
+/// Whether runs are rounds of one workload; the rate of an open run differs between series.
 fn is_same_workload(one: &Shape, other: &Shape) -> bool {
     let without_rate = |shape: &Shape| Shape {
         rate: None,

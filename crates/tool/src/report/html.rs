@@ -1,6 +1,6 @@
-//! Text inside HTML.
+//! Text in HTML.
 
-/// `text` as it stands in HTML, also inside a quoted attribute.
+/// Escapes `text` for HTML, including quoted attributes.
 pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {

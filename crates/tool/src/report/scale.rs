@@ -1,6 +1,6 @@
-//! From figures to places in a drawing, and which figures an axis names.
+//! Conversion of figures to positions in a drawing, and the figures that an axis names.
 
-/// An axis: a range of figures over a range of places.
+/// An axis: a range of figures over a range of positions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
     min: f64,
@@ -10,7 +10,7 @@ pub(super) struct Scale {
     kind: Kind,
 }
 
-/// How figures lie on an axis.
+/// How figures are spread over an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Equal distances for equal differences.
@@ -19,11 +19,11 @@ enum Kind {
     Log,
 }
 
-/// Figures an axis names at most.
+/// Maximum number of figures that an axis names.
 const TICKS_MAX: usize = 7;
 
 impl Scale {
-    /// From `min` to `max` at the places `from` to `to`.
+    /// Creates an axis from `min` to `max` at the positions `from` to `to`.
     pub(super) fn linear(min: f64, max: f64, from: f64, to: f64) -> Self {
         Self {
             min,
@@ -34,7 +34,8 @@ impl Scale {
         }
     }
 
-    /// As [`linear`](Self::linear) by ratios; `min` is above 0. A range of one figure is widened.
+    /// Like [`linear`](Self::linear), but logarithmic; `min` is above 0. A range of one figure is
+    /// widened.
     pub(super) fn log(min: f64, max: f64, from: f64, to: f64) -> Self {
         let (min, max) = if min < max {
             (min, max)
@@ -50,7 +51,8 @@ impl Scale {
         }
     }
 
-    /// By ratios, over the figures rounded outwards to 1, 2 or 5 of a power of ten.
+    /// Creates a logarithmic axis over the figures, rounded outwards to 1, 2 or 5 times a power of
+    /// ten.
     pub(super) fn log_around(figures: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
         let mut range = (f64::MAX, 0.0_f64);
         for figure in figures.filter(|figure| *figure > 0.0 && figure.is_finite()) {
@@ -65,7 +67,7 @@ impl Scale {
         Self::log(below.unwrap_or(range.0), above.unwrap_or(range.1), from, to)
     }
 
-    /// The place of `figure`, not beyond the ends.
+    /// Returns the position of `figure`, clamped to the ends.
     pub(super) fn place(&self, figure: f64) -> f64 {
         let share = match self.kind {
             Kind::Linear => (figure - self.min) / (self.max - self.min),
@@ -74,7 +76,7 @@ impl Scale {
         self.from + share.clamp(0.0, 1.0) * (self.to - self.from)
     }
 
-    /// Round figures of a logarithmic axis: few enough to be read.
+    /// Returns round figures of a logarithmic axis, few enough to be readable.
     pub(super) fn ticks(&self) -> Vec<f64> {
         let steps = round_steps(self.min, self.max);
         if steps.len() <= TICKS_MAX {
@@ -91,11 +93,11 @@ impl Scale {
     }
 }
 
-/// 1, 2 and 5 times powers of ten from `min` to `max`.
+/// Returns 1, 2 and 5 times powers of ten from `min` to `max`.
 fn round_steps(min: f64, max: f64) -> Vec<f64> {
     let mut steps = Vec::new();
     let mut power = 10_f64.powf(min.log10().floor());
-    // Figures here lie within twenty powers of ten.
+    // Figures here span at most twenty powers of ten.
     while power <= max && steps.len() < 64 {
         for factor in [1.0, 2.0, 5.0] {
             let step = power * factor;

@@ -1,4 +1,4 @@
-//! The parts of the page: what came out, how it grows, how long requests take, what keys cost.
+//! The sections of the page: results, scaling, latencies, memory per key.
 
 use std::fmt::Write as _;
 
@@ -10,16 +10,17 @@ use crate::metric::Metric;
 use crate::record::Memory;
 use crate::units::{grouped, short_count, three_digits};
 
-/// Panels of latencies that are shown without being asked for.
+/// Number of latency panels that are initially open.
 const PANELS_OPEN_MAX: usize = 6;
-/// Where a curve of latencies is drawn: the quantiles 1 - 10^-x for x from [`CURVE_START`] in steps of this.
+/// Step of a latency curve: it has the quantiles 1 - 10^-x for x from [`CURVE_START`] in steps of
+/// this.
 const CURVE_STEP: f64 = 0.1;
-/// The first of them: 37 %, so that the median is not at the edge.
+/// The first x: 37 %, so that the median is not at the edge.
 const CURVE_START: f64 = 0.2;
-/// The last of them: 99.99 %.
+/// The last x: 99.99 %.
 const CURVE_END: f64 = 4.0;
 
-/// The table of all workloads.
+/// Appends the table of all workloads.
 pub(super) fn push_summary(figures: &Figures<'_>, out: &mut String) {
     if figures.workloads.is_empty() {
         return;
@@ -47,7 +48,7 @@ pub(super) fn push_summary(figures: &Figures<'_>, out: &mut String) {
     out.push_str("</table></div>\n</section>\n");
 }
 
-/// A name in which no unit stands on another line than its number.
+/// Returns a name in which units do not wrap to another line than their numbers.
 fn unbroken(name: &str) -> String {
     let mut text = name.to_owned();
     for unit in ["B", "KB", "K", "M"] {
@@ -56,7 +57,7 @@ fn unbroken(name: &str) -> String {
     text
 }
 
-/// The greatest ratio of CPU: the length of the longest bar.
+/// Returns the greatest CPU ratio, which is the length of the longest bar.
 fn longest_bar(figures: &Figures<'_>) -> f64 {
     let mut longest: f64 = 1.0;
     for workload in &figures.workloads {
@@ -140,7 +141,7 @@ fn push_ratio_bar(
     out.push_str("</td>");
 }
 
-/// Throughput and CPU of workloads that differ in one number.
+/// Appends throughput and CPU of workloads in which one number differs.
 pub(super) fn push_sweeps(figures: &Figures<'_>, out: &mut String) {
     let sweeps = figures.sweeps();
     for axis in [Axis::Pipeline, Axis::Threads, Axis::Connections] {
@@ -155,7 +156,7 @@ pub(super) fn push_sweeps(figures: &Figures<'_>, out: &mut String) {
                 "<h3>{}</h3>\n<div class=\"charts\">",
                 escape(&unbroken(&sweep.title))
             );
-            // An open run has the throughput that was asked for.
+            // An open run has the requested throughput.
             let is_open = sweep
                 .workloads
                 .iter()
@@ -267,7 +268,7 @@ fn sweep_point(
         y: figure,
         spread: workload.spread(metric, name),
         tip,
-        // Ratios of a second server stand free; those of more would cover each other.
+        // Ratios of a single second server have enough space; those of more would overlap.
         label: ratio
             .filter(|_| figures.servers().len() == 2)
             .map(|ratio| Label {
@@ -277,7 +278,7 @@ fn sweep_point(
     })
 }
 
-/// Curves of latencies: open runs first, because only they show what clients feel.
+/// Appends latency curves: open runs first, because only they show what clients experience.
 pub(super) fn push_latencies(figures: &Figures<'_>, out: &mut String) {
     let with_samples = |is_open: bool| -> Vec<&Workload<'_>> {
         let kept = figures.workloads.iter().filter(|workload| {
@@ -360,7 +361,7 @@ fn push_latency(figures: &Figures<'_>, workload: &Workload<'_>, out: &mut String
 }
 
 fn latency_points(workload: &Workload<'_>, server: &str) -> Vec<Point> {
-    // A quantile beyond the samples is the greatest of them again.
+    // A quantile beyond the samples equals their maximum.
     let end = (workload.samples(server).max(1) as f64)
         .log10()
         .min(CURVE_END);
@@ -388,7 +389,7 @@ fn latency_points(workload: &Workload<'_>, server: &str) -> Vec<Point> {
     points
 }
 
-/// A share in percent, with the digits that tell it from the next.
+/// Formats a share in percent, with the digits that distinguish it from the next.
 fn three_nines(share: f64) -> String {
     match share {
         share if share < 0.9 => format!("{:.0}", share * 100.0),
@@ -398,7 +399,7 @@ fn three_nines(share: f64) -> String {
     }
 }
 
-/// What a key costs in memory.
+/// Appends the memory per key.
 pub(super) fn push_memory(figures: &Figures<'_>, out: &mut String) {
     let kinds = figures.memory();
     if kinds.is_empty() {

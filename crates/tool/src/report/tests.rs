@@ -1,4 +1,4 @@
-//! The page, from records as the tool writes them.
+//! Tests of the page, from records as the tool writes them.
 
 use super::*;
 use crate::record::{Memory, Run, Server, Shape};

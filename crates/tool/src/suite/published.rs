@@ -1,6 +1,6 @@
-//! The workloads that RapidKV, VortexKV and dist-KV published figures for, each with its letter, and
-//! three more: latency at a fixed share of the load (p), reads beside writes of the same data (r), and
-//! memory of a key (s).
+//! The workloads for which RapidKV, VortexKV and dist-KV published figures, each with its letter,
+//! and three more: latency at a fixed share of the load (p), reads beside writes of the same data
+//! (r), and memory per key (s).
 
 use super::series::Plan;
 use crate::measure::Step;

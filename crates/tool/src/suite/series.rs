@@ -6,14 +6,14 @@ use crate::options::{Options, RUN, WARM_UP};
 use crate::template::Template;
 use crate::workload::{Limit, ValueBytes, Workload};
 
-/// What all workloads of a letter start from.
+/// The common basis of all workloads of a letter.
 pub(super) struct Plan<'a> {
     pub(super) options: &'a Options,
     pub(super) letter: &'static str,
     pub(super) title: &'static str,
 }
 
-/// Workloads over one data set, on their way.
+/// Workloads over one data set, being built.
 pub(super) struct Series<'a> {
     plan: &'a Plan<'a>,
     base: Workload,
@@ -26,7 +26,7 @@ pub(super) struct Series<'a> {
     rate_share: Option<f64>,
 }
 
-/// What the options say of every workload of the suite.
+/// Returns the parameters from the options that apply to every workload of the suite.
 pub(super) fn base(options: &Options) -> Workload {
     let shape = &options.shape;
     Workload {
@@ -52,7 +52,7 @@ fn threads(options: &Options) -> usize {
 }
 
 impl Plan<'_> {
-    /// `key_space` keys with values of `value_bytes`.
+    /// Begins a series over `key_space` keys with values of `value_bytes`.
     pub(super) fn data(&self, key_space: u64, value_bytes: usize) -> Series<'_> {
         Series {
             plan: self,
@@ -71,7 +71,7 @@ impl Plan<'_> {
         }
     }
 
-    /// Those of `sizes` that are allowed; the smallest that is, if none.
+    /// Returns `sizes`, each limited to the maximum, without adjacent duplicates.
     pub(super) fn key_spaces(&self, sizes: &[u64]) -> Vec<u64> {
         let max = self.options.keys_max;
         let mut allowed: Vec<u64> = sizes.iter().map(|size| *size.min(&max)).collect();
@@ -79,10 +79,10 @@ impl Plan<'_> {
         allowed
     }
 
-    /// 1, 2, 4 and so on up to the processors of this machine.
+    /// Returns 1, 2, 4 and so on up to the number of processors of this machine.
     pub(super) fn threads(&self) -> Vec<usize> {
         let most = std::thread::available_parallelism().map_or(1, usize::from);
-        // Pinned threads say how many there may be.
+        // A list of processors for pinning raises the number.
         let most = most.max(self.options.shape.cpus.len());
         (0..10)
             .map(|power| 1 << power)
@@ -151,7 +151,7 @@ impl Series<'_> {
         self
     }
 
-    /// A step for each kind of request and each combination; the first loads the data.
+    /// Returns a step for each kind of request and each combination; the first loads the data.
     pub(super) fn steps(self) -> Vec<Step> {
         let mut steps: Vec<Step> = Vec::new();
         for (kind, mix) in &self.kinds {
@@ -183,7 +183,8 @@ impl Series<'_> {
         steps
     }
 
-    /// The letter, its title, and what tells this data set and kind from others of the letter.
+    /// Returns the letter, its title, and what distinguishes this data set and kind from others of
+    /// the letter.
     fn family(&self, kind: &str) -> String {
         let mut name = format!("{}: {}", self.plan.letter, self.plan.title);
         if self.is_named_by_bytes {

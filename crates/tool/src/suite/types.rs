@@ -1,8 +1,8 @@
-//! Workloads of the types that hold more than a string: a data set of each, small and large, and the
-//! requests that are measured on it.
+//! Workloads of the types that hold more than a string: small and large data sets of each, and the
+//! requests that are measured on them.
 //!
-//! 50 connections, pipeline 16. `__rand_int__` is drawn from the data set's key space, each with the
-//! same chance; what is loaded stands in an order that looks random.
+//! 50 connections, pipeline 16. `__rand_int__` is drawn uniformly from the data set's key space;
+//! the data is loaded in an order that looks random.
 
 use super::series;
 use crate::keys::KeyOrder;
@@ -18,14 +18,14 @@ const VALUE_BYTES: usize = 8;
 const THOUSAND: u64 = 1_000;
 const MILLION: u64 = 1_000_000;
 
-/// Data of one type, and what is asked of it.
+/// Data of one type, and the requests for it.
 pub(super) struct DataSet {
     pub(super) name: &'static str,
-    /// After the number of elements: `members in one set`.
+    /// Text after the number of elements, such as `members in one set`.
     title: &'static str,
-    /// Members, fields or keys that requests choose from.
+    /// Number of members, fields or keys from which requests choose.
     space: u64,
-    /// Elements for each number of the key space.
+    /// Number of elements per number of the key space.
     elements_each: u64,
     filled_by: &'static [Filling],
     /// Kinds of requests, each with its name.
@@ -35,7 +35,7 @@ pub(super) struct DataSet {
 /// Requests that load a data set.
 struct Filling {
     words: &'static str,
-    /// One request, or one for each number of the key space.
+    /// Whether it is a single request, instead of one per number of the key space.
     is_single: bool,
     order: KeyOrder,
 }
@@ -235,9 +235,9 @@ pub(super) const DATA_SETS: &[DataSet] = &[
 ];
 
 impl DataSet {
-    /// A step for each kind of request; the first loads the data.
+    /// Returns a step for each kind of request; the first loads the data.
     pub(super) fn steps(&self, options: &Options) -> Vec<Step> {
-        // Odd, so that requests with two numbers meet every one of them in the second place too.
+        // Odd, so that requests with two numbers also cover the whole range in the second place.
         let space = self.space.min(options.keys_max) | 1;
         let base = Workload {
             key_space: space,

@@ -1,4 +1,4 @@
-//! What lies between two samples, as a frame of text or as JSON.
+//! The difference between two samples, as a frame of text or as JSON.
 
 use std::fmt::Write as _;
 
@@ -7,24 +7,24 @@ use serde_json::{Value, json};
 
 use super::sample::{CommandStat, Sample, part};
 
-/// Columns of a frame.
+/// Width of a frame in columns.
 const WIDTH: usize = 80;
-/// Replicas of a frame.
+/// Maximum number of replicas in a frame.
 const REPLICAS_SHOWN: usize = 3;
 
-/// A command between two samples.
+/// A command's activity between two samples.
 #[derive(Clone, Debug, PartialEq)]
 struct Row {
     name: String,
     calls_per_s: f64,
-    /// Of the time between the samples, in percent of one core.
+    /// Share of the time between the samples, in percent of one core.
     busy_percent: f64,
     us_per_call: f64,
     failed: u64,
     percentiles_us: Option<[f64; 3]>,
 }
 
-/// A replica, as its primary tells of it.
+/// A replica, as its primary reports it.
 #[derive(Clone, Debug, PartialEq)]
 struct Replica {
     address: String,
@@ -136,7 +136,7 @@ impl Frame {
         }
     }
 
-    /// At most so many lines.
+    /// Returns at most `lines` lines.
     pub(super) fn text(&self, lines: usize) -> String {
         let mut all = self.head();
         all.extend(self.replicas.iter().take(REPLICAS_SHOWN).map(Replica::line));
@@ -155,7 +155,7 @@ impl Frame {
         text
     }
 
-    /// What is above the commands.
+    /// Returns the lines above the commands.
     fn head(&self) -> Vec<String> {
         let limit = match self.limit_bytes {
             0 => "no limit".to_owned(),
@@ -214,7 +214,7 @@ impl Frame {
         )
     }
 
-    /// All of it, as one object.
+    /// Returns the whole frame as one object.
     pub(super) fn json(&self) -> String {
         let commands: Vec<Value> = self.rows.iter().map(row_json).collect();
         let replicas: Vec<Value> = self
@@ -271,7 +271,7 @@ fn row_json(row: &Row) -> Value {
     })
 }
 
-/// A command, if it was called between the samples.
+/// Returns a command's row, if it was called between the samples.
 fn row(
     name: &str,
     before: Option<&CommandStat>,
@@ -279,7 +279,7 @@ fn row(
     interval_s: f64,
 ) -> Option<Row> {
     let before = before.copied().unwrap_or_default();
-    // After CONFIG RESETSTAT there is less than before.
+    // After CONFIG RESETSTAT the counts are lower than before.
     let calls = now.calls.saturating_sub(before.calls);
     if calls == 0 {
         return None;
@@ -362,7 +362,7 @@ fn count(rate: f64) -> String {
     }
 }
 
-/// Counts of a server are whole, and none is negative.
+/// Converts a server's count, which is whole and not negative.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -420,7 +420,7 @@ mod tests {
         assert_eq!(json["keys"], 9);
         assert_eq!(json["version"], "iolite 0.1.0");
         assert_eq!(json["replication"]["replicas"][0]["lag_bytes"], 1024);
-        // What was not called is not shown.
+        // A command without calls is not shown.
         assert_eq!(json["commands"].as_array().unwrap().len(), 1);
         let get = &json["commands"][0];
         assert_eq!(get["calls_per_s"], 200.0);
@@ -439,7 +439,7 @@ mod tests {
         );
         assert!(text.contains("50 % of 2.00M"), "{text}");
         assert!(text.contains("up 1 d 1 h"), "{text}");
-        // Without a sample before, what is since the start of the server.
+        // Without an earlier sample, the frame covers the time since the start of the server.
         let now = sample(5, "uptime_in_seconds:10\r\ntotal_commands_processed:50\r\n");
         let first = Frame::between("x", &Sample::default(), &now);
         assert!((first.requests_per_s - 5.0).abs() < 1e-9);

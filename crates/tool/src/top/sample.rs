@@ -1,4 +1,4 @@
-//! One look at a server: what INFO says, with the time of it.
+//! A sample of a server: INFO's fields, with the time of the request.
 
 use std::collections::BTreeMap;
 
@@ -7,27 +7,27 @@ use base::clock::Clock;
 use crate::endpoint::Session;
 use crate::error::BenchError;
 
-/// What a server said.
+/// A server's report.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sample {
-    /// When, by the clock of this machine; 0 for the start of the server.
+    /// Time of the sample by this machine's clock; 0 for the start of the server.
     pub(super) at_ns: u64,
     pub(super) fields: BTreeMap<String, String>,
     pub(super) commands: BTreeMap<String, CommandStat>,
 }
 
-/// What a server has counted of a command since its start.
+/// A server's counts for a command since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct CommandStat {
     pub(super) calls: u64,
     pub(super) busy_us: u64,
     pub(super) failed: u64,
-    /// Percentiles since the start: 50, 99 and 99.9; where they are not counted, nothing.
+    /// Percentiles 50, 99 and 99.9 since the start, or `None` if they are not counted.
     pub(super) percentiles_us: Option<[f64; 3]>,
 }
 
 impl Sample {
-    /// Asks a server.
+    /// Takes a sample from a server.
     pub(super) fn take(session: &mut Session, clock: &dyn Clock) -> Result<Self, BenchError> {
         let mut text = session.info("default")?;
         text.push_str(&session.info("commandstats")?);
@@ -67,7 +67,7 @@ impl Sample {
         self.text(name).trim_end_matches('%').parse().unwrap_or(0.0)
     }
 
-    /// Keys in all databases.
+    /// Returns the number of keys in all databases.
     pub(super) fn keys(&self) -> u64 {
         let databases = self.fields.iter().filter(|(name, _)| {
             name.strip_prefix("db")
@@ -77,7 +77,7 @@ impl Sample {
     }
 }
 
-/// A part of `name=value,name=value`.
+/// Returns a part of `name=value,name=value`.
 pub(super) fn part<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     text.split(',')
         .filter_map(|pair| pair.split_once('='))

@@ -1,4 +1,5 @@
-//! The terminal: a screen of its own that is left as it was, and keys without a line break.
+//! The terminal: an alternate screen, with the previous state restored at the end, and key presses
+//! without a line break.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -6,10 +7,10 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
-/// Rows where nobody tells.
+/// Number of rows if the terminal does not report it.
 const ROWS: usize = 24;
 
-/// A terminal as it was before, which it is again at the end.
+/// A terminal's previous state, which is restored at the end.
 pub(super) struct Screen {
     before: Termios,
 }
@@ -36,21 +37,21 @@ impl Screen {
         }
     }
 
-    /// Shows text in place of what is there.
+    /// Replaces the shown text.
     pub(super) fn show(&self, text: &str, out: &mut dyn Write) -> io::Result<()> {
         let mut bytes = b"\x1b[H".to_vec();
         for line in text.lines().take(self.rows()) {
             bytes.extend_from_slice(line.as_bytes());
             bytes.extend_from_slice(b"\x1b[K\r\n");
         }
-        // Without the last break: a full screen would move.
+        // Without the last line break, because a full screen would scroll.
         bytes.truncate(bytes.len().saturating_sub(2));
         bytes.extend_from_slice(b"\x1b[J");
         out.write_all(&bytes)?;
         out.flush()
     }
 
-    /// Waits; whether somebody wants to end it.
+    /// Waits. Returns whether the user wants to end it.
     pub(super) fn is_ended_within(&self, pause: Duration) -> bool {
         let timeout = Timespec::try_from(pause).unwrap_or_default();
         let stdin = io::stdin();
@@ -60,7 +61,7 @@ impl Screen {
         }
         let mut keys = [0; 16];
         match rustix::io::read(&stdin, &mut keys) {
-            // q, Ctrl-C, Ctrl-D, or nobody is there any more.
+            // q, Ctrl-C, Ctrl-D, or the terminal is closed.
             Ok(count) => count == 0 || keys[..count].iter().any(|key| matches!(key, b'q' | 3 | 4)),
             Err(_) => true,
         }
@@ -70,7 +71,7 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         let mut out = io::stdout();
-        // The process ends: what fails now is not missed.
+        // The process ends: failures have no consequence now.
         let _shown = out
             .write_all(b"\x1b[?25h\x1b[?1049l")
             .and_then(|()| out.flush());

@@ -1,4 +1,4 @@
-//! Courses of events that random faults bring about too seldom.
+//! Scenarios that random faults cause too seldom.
 
 use super::{Beginning, Fault, Member, SHARD, STEP_MS, Summary};
 use base::random::Prng;
@@ -10,10 +10,10 @@ use crate::state::{DocumentKind, FEATURE_LEVEL, NodeId};
 
 type World = super::World<IdealLogs>;
 
-/// When each of them is over.
+/// When each scenario ends.
 const OVER_MS: u64 = 9_000;
 
-/// A world on an ideal control log.
+/// Creates a world on an ideal control log.
 fn world(seed: u64) -> World {
     world_of(Beginning::of(seed))
 }
@@ -31,8 +31,8 @@ pub(in crate::simulation) fn run(seed: u64) -> Result<Summary, Fault> {
     world.ended()
 }
 
-/// Steps through a course of events, in which the primary answers by its lease alone. `act` is called before each step with
-/// the time.
+/// Steps through a scenario in which the primary replies by its lease alone. `act` is called before
+/// each step with the time.
 fn run_course(seed: u64, act: impl Fn(&mut World, u64)) -> Result<Summary, Fault> {
     let mut world = world(seed);
     world.is_quorum = false;
@@ -60,8 +60,9 @@ fn steps_until(
     Ok(world.summary)
 }
 
-/// A voter is restarted right after it acknowledged the leader, which is the primary, too, and cut off then. The other voter
-/// heard of nobody for long: who of the two leads next knows by the restarted one alone how long leases stand.
+/// A voter is restarted right after it acknowledged the leader, which is also the primary and is
+/// cut off then. The other voter has long heard no node. Only the restarted voter tells the next
+/// leader how long leases stand.
 pub(in crate::simulation) fn run_restarted_voter(seed: u64) -> Result<Summary, Fault> {
     const CUT_OTHER_MS: u64 = 3_000;
     const RESTART_MS: u64 = 4_500;
@@ -77,8 +78,8 @@ pub(in crate::simulation) fn run_restarted_voter(seed: u64) -> Result<Summary, F
     })
 }
 
-/// The primary hands its office over, and hears nothing from there on, no seal either: another one is promoted at once, while
-/// the lease that was given back would still stand.
+/// The primary hands its office over and hears nothing from then on, not even a seal. Another
+/// member is promoted at once, while the returned lease would still stand.
 pub(in crate::simulation) fn run_hand_over(seed: u64) -> Result<Summary, Fault> {
     const ELECT_MS: u64 = 2_500;
     const HAND_OVER_MS: u64 = 6_000;
@@ -97,8 +98,8 @@ pub(in crate::simulation) fn run_hand_over(seed: u64) -> Result<Summary, Fault> 
     })
 }
 
-/// The log of the primary cannot be written any more: it leaves its office, and hears nothing from there on. One of the others has
-/// less of the log, since it was cut off until then.
+/// The primary can no longer write its log. It leaves its office, and hears nothing from then on.
+/// One of the other members has less of the log, because it was cut off before.
 pub(in crate::simulation) fn run_failed_log(seed: u64) -> Result<Summary, Fault> {
     const ELECT_MS: u64 = 2_500;
     const CUT_MS: u64 = 4_000;
@@ -125,8 +126,8 @@ pub(in crate::simulation) fn run_failed_log(seed: u64) -> Result<Summary, Fault>
     })
 }
 
-/// Of three copies one is of the log alone. The other copy of the data hears nothing of the primary for a while, which commits with
-/// the copy of the log meanwhile, and is lost.
+/// One of three copies is a log-only copy. The other data copy hears nothing from the primary for a
+/// while. Meanwhile the primary commits with the log-only copy, and is lost.
 pub(in crate::simulation) fn run_lost_primary(seed: u64) -> Result<Summary, Fault> {
     const ELECT_MS: u64 = 2_500;
     const CUT_MS: u64 = 4_000;
@@ -144,8 +145,8 @@ pub(in crate::simulation) fn run_lost_primary(seed: u64) -> Result<Summary, Faul
     })
 }
 
-/// A copy of the log is being taken out of a shard that has three of the data, and has more than the two that are left when the
-/// primary is lost: they do not hear it for a while before that.
+/// A log-only copy is being removed from a shard with three data copies. It has more than the two
+/// that are left when the primary is lost, because they do not hear the primary for a while before.
 pub(in crate::simulation) fn run_log_copy_that_goes(seed: u64) -> Result<Summary, Fault> {
     const ELECT_MS: u64 = 2_500;
     const REMOVE_MS: u64 = 4_000;
@@ -179,8 +180,8 @@ pub(in crate::simulation) fn run_log_copy_that_goes(seed: u64) -> Result<Summary
     })
 }
 
-/// A copy has come into the shard and has nothing of it yet; the other one does not want to be promoted, and the primary is
-/// gone: nobody is promoted.
+/// A copy has joined the shard and has nothing of it yet. The other one refuses promotion, and the
+/// primary is gone: no member is promoted.
 pub(in crate::simulation) fn run_blank_copy(seed: u64) -> Result<Summary, Fault> {
     const CUT_MS: u64 = 4_000;
     run_course(seed, |world, now_ms| {
@@ -196,7 +197,7 @@ pub(in crate::simulation) fn run_blank_copy(seed: u64) -> Result<Summary, Fault>
     })
 }
 
-/// Random faults, while the node timeout is changed for all nodes every now and then.
+/// Random faults, with occasional changes of the node timeout for all nodes.
 pub(in crate::simulation) fn run_changed_timeouts(seed: u64) -> Result<Summary, Fault> {
     const CHANGES_MS: u64 = 20_000;
     let mut world = world(seed);
@@ -214,19 +215,19 @@ pub(in crate::simulation) fn run_changed_timeouts(seed: u64) -> Result<Summary, 
     }
 }
 
-/// Who grants leases after the node timeout was made shorter.
+/// The leader that grants leases after the node timeout was lowered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::simulation) enum NextLeader {
-    /// Who granted the longer ones; it hears the primary for a while.
+    /// The one that granted the longer leases; it hears the primary for a while.
     Same,
     /// Another one.
     Other,
-    /// One that was started since, and has not heard of the longer ones.
+    /// One that was restarted since, and has not heard of the longer leases.
     Anew,
 }
 
-/// The node timeout was made longer, and is made shorter while the primary hears nobody: it holds a longer lease than all others grant
-/// from there on.
+/// The node timeout was raised, and is lowered while the primary hears no node. The primary holds a
+/// longer lease than all that are granted from then on.
 pub(in crate::simulation) fn run_lowered_timeout(
     seed: u64,
     next: NextLeader,
@@ -269,7 +270,7 @@ pub(in crate::simulation) fn run_lowered_timeout(
     })
 }
 
-/// The node timeout of all nodes is to be that, as one of them has it changed.
+/// Returns the entry by which a node sets the node timeout of all nodes.
 fn timeout_entry(timeout_ms: &str, world: &World, at: usize) -> Entry {
     let (expected_version, known) = directives::of_state(&world.nodes[at].view);
     let mut pairs = known.clone();
@@ -284,14 +285,14 @@ fn timeout_entry(timeout_ms: &str, world: &World, at: usize) -> Entry {
 }
 
 impl World {
-    /// All nodes know all: leaders say how long a lease counts.
+    /// Makes all nodes know all levels: leaders state how long a lease counts.
     fn say_lease_times(&mut self) {
         self.logs.append(Entry::FeatureLevel {
             level: FEATURE_LEVEL,
         });
     }
 
-    /// The newest of those who lead proposes it, if it knows what there is.
+    /// Has the newest leader propose the timeout, if it knows the present directives.
     fn change_timeout(&mut self, timeout_ms: u64) {
         let places = 0..self.nodes.len();
         let leader = places.max_by_key(|at| self.logs.reign(*at)).unwrap_or(0);
@@ -306,7 +307,7 @@ impl World {
         }
     }
 
-    /// What the node has of the shard is gone, as if it had just come into it.
+    /// Removes the node's data of the shard, as if it had just joined it.
     fn empty(&mut self, at: usize) {
         let (now_ms, times) = (self.clock_ms(at), self.times);
         let node = &mut self.nodes[at];

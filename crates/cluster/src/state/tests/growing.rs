@@ -1,10 +1,10 @@
-//! One more copy where writes wait for a majority.
+//! Tests of one more copy in a shard whose writes wait for a majority.
 
 use super::*;
 
 const SHARD: ShardId = ShardId(1);
 
-/// A shard at quorum of so many copies, in a group at that level, and a node more.
+/// Creates a quorum shard of `copies` copies in a group at that level, with one more node.
 fn shard_of(copies: u8, level: u16, is_quorum: bool) -> Log {
     let mut state = ControlState::default();
     let members = (1..=copies).map(|byte| (node(byte), CopyKind::Data));
@@ -36,7 +36,7 @@ fn add(byte: u8, expected_epoch: u64) -> Entry {
     }
 }
 
-/// The shard once it has one more.
+/// Returns the shard after it got one more copy.
 fn grown(copies: u8, level: u16, is_quorum: bool) -> Shard {
     let mut log = shard_of(copies, level, is_quorum);
     assert_eq!(log.apply(add(copies + 1, 9)), Applied::Stale);

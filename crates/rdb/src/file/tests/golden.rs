@@ -1,4 +1,5 @@
-//! Files as servers of all ages wrote them, byte by byte after the documentation of the format.
+//! Files as servers of all ages wrote them, byte by byte according to the documentation of the
+//! format.
 
 use structures::{FieldDeadline, Hash, Object};
 
@@ -7,7 +8,7 @@ use crate::Value;
 use crate::reader::Malformed;
 use crate::tests::{hash, limits, list, set, sorted_set};
 
-/// A short text.
+/// Encodes a short text.
 pub(super) fn text(bytes: &[u8]) -> Vec<u8> {
     assert!(bytes.len() < 64);
     let len = u8::try_from(bytes.len()).unwrap();
@@ -18,12 +19,12 @@ pub(super) fn parts(parts: &[&[u8]]) -> Vec<u8> {
     parts.concat()
 }
 
-/// A record with the key `k`.
+/// Encodes a record with the key `k`.
 pub(super) fn record(type_code: u8, body: &[u8]) -> Vec<u8> {
     [&[type_code, 1, b'k'][..], body].concat()
 }
 
-/// A file of version `version` with these items.
+/// Encodes a file of version `version` with these items.
 pub(super) fn file(version: u16, items: &[u8]) -> Vec<u8> {
     let mut file = match version {
         80 => b"VALKEY080".to_vec(),
@@ -34,7 +35,7 @@ pub(super) fn file(version: u16, items: &[u8]) -> Vec<u8> {
     if version < 5 { file } else { with_sum(file) }
 }
 
-/// The only value of a file with this record.
+/// Returns the only value of a file with this record.
 pub(super) fn only(version: u16, type_code: u8, body: &[u8]) -> Value {
     let items = parts(&[b"\xfe\x00", &record(type_code, body)]);
     let Contents { mut records, .. } = read(&file(version, &items)).unwrap();
@@ -62,13 +63,13 @@ const INTSET: &[u8] = b"\x02\0\0\0\x02\0\0\0\xfe\xff\x03\0";
 #[test]
 fn the_first_version() {
     let expected = limits(16);
-    // Strings: as it is, of one, two and four bytes of a number, compressed.
+    // Strings: plain, numbers of one, two and four bytes, compressed.
     assert_eq!(only(1, 0, b"\x04text"), Value::String(b"text".into()));
     assert_eq!(only(1, 0, b"\xc0\xff"), Value::String(b"-1".into()));
     assert_eq!(only(1, 0, b"\xc1\x10\x27"), Value::String(b"10000".into()));
     let number = only(1, 0, b"\xc2\x00\xe1\xf5\x05");
     assert_eq!(number, Value::String(b"100000000".into()));
-    // One byte as it is, and it again 28 times.
+    // One literal byte, repeated 28 times.
     let packed = only(1, 0, b"\xc3\x05\x1d\x00x\xe0\x13\x00");
     assert_eq!(packed, Value::String(vec![b'x'; 29]));
     assert_eq!(
@@ -123,7 +124,7 @@ fn blocks_of_versions_10_and_11() {
     assert_eq!(pairs, hash(&[pair("a", "5")], &expected));
     let sorted = only(10, 17, &text(LISTPACK));
     assert_eq!(sorted, sorted_set(&[(b"a".to_vec(), 5.0)], &expected));
-    // A block, and an element by itself.
+    // A block, and a separate element.
     let rows = parts(&[b"\x02\x02", &text(LISTPACK), b"\x01\x04long"]);
     let three = list(&texts(&["a", "5", "long"]), &expected);
     assert_eq!(only(10, 18, &rows), three);
@@ -144,7 +145,8 @@ fn fields_with_deadlines() {
     let earliest = at.to_le_bytes();
     let later = b"\x03\x01\x01a\x01v\x03\x01b\x01v\x00\x01c\x01v";
     assert_eq!(only(12, 24, &parts(&[&earliest, later])), expected);
-    // The earliest is not there before 7.4: deadlines are absolute, and lengths of nine bytes.
+    // Before 7.4 there is no earliest deadline: deadlines are absolute, and are lengths of nine
+    // bytes.
     let absolute = |at: u64| [&[0x81][..], &at.to_be_bytes()].concat();
     let early = parts(&[
         b"\x03",
@@ -222,7 +224,7 @@ fn everything_that_can_stand_between_records() {
     let items = parts(&[
         b"\xfa\x09redis-ver\x057.2.4",
         b"\xfa\x0aredis-bits\xc0\x40",
-        // A module's leavings: name, when, a number, a text and the end.
+        // Remains of a module: name, when, a number, a text and the end.
         &[0xf7, 0x81],
         &module_id("ReJSON-RL", 3).to_be_bytes(),
         b"\x02\x02\x01\x05\x03\0\0\x80\x3f\x05\x02hi\x00",
@@ -230,7 +232,7 @@ fn everything_that_can_stand_between_records() {
         b"\xfe\x03\xfb\x02\x01\xf4\x01\x02\x00",
         b"\xfc\x00\x10\xa5\xd4\xe8\0\0\0\xf8\x45\x00\x00\x01a\x01v",
         b"\xf9\xff\x00\x01b\x01v",
-        // Seconds, and a time that is none.
+        // A deadline in seconds, and one that means none.
         b"\xfd\x00\xca\x9a\x3b\x00\x01c\x01v",
         b"\xfc\xff\xff\xff\xff\xff\xff\xff\xff\x00\x01d\x01v",
         b"\xfe\x00\x00\x01a\x01v",
@@ -268,7 +270,7 @@ fn everything_that_can_stand_between_records() {
     assert!(read(&file(11, &import)).is_err());
 }
 
-/// A module's name and version as a number.
+/// Encodes a module's name and version as a number.
 fn module_id(name: &str, version: u64) -> u64 {
     const CHARACTERS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let name = name.chars().fold(0, |id, character| {
@@ -293,7 +295,7 @@ fn values_of_modules_are_refused_by_name() {
 fn a_file_without_a_sum_is_read() {
     let mut old = b"REDIS0004\xfe\x00\x00\x01k\x01v\xff".to_vec();
     assert_eq!(read(&old).unwrap().others.last().unwrap(), "Some(Absent)");
-    // It is not told from one of a later version whose version was damaged, but by its end.
+    // Only its end distinguishes it from a file of a later version whose version was damaged.
     old.extend_from_slice(&[0; 8]);
     let error = read(&old).unwrap_err();
     assert!(matches!(error.fault, Fault::Malformed(Malformed::Behind)));

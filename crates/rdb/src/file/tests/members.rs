@@ -1,4 +1,4 @@
-//! A file of KeyDB 6.3 with deadlines of members, as it wrote it, and such with damage.
+//! A file with deadlines of members as KeyDB 6.3 wrote it, and damaged ones.
 
 use structures::Object;
 
@@ -7,8 +7,9 @@ use super::{FileReader, LeftOut, read};
 use crate::Value;
 use crate::tests::limits;
 
-/// A hash `h` whose fields `a` and `b` have deadlines and whose `c` has none, a set `s` with two members and a sorted set `z`
-/// with one that have some, a hash and a string without, and a string `t` with a deadline of its own.
+/// A hash `h` whose fields `a` and `b` have deadlines and whose `c` has none, a set `s` with two
+/// members and a sorted set `z` with one, some of which have deadlines, a hash and a string
+/// without, and a string `t` with its own deadline.
 const OF_KEYDB: &str = "\
      524544495330303039fa0972656469732d7665720b3235352e3235352e323535fa0a72656469732d62697473c040fa056374\
      696d65c226860c6bfa08757365642d6d656dc2d0941600fa0c616f662d707265616d626c65c000fe00fb06040d05706c6169\
@@ -71,7 +72,7 @@ fn fields_of_hashes_have_the_deadlines_that_keydb_gave_them() {
     assert_eq!(deadlines(&of(b"h").value), expected);
     assert_eq!(deadlines(&of(b"plain").value), [("a".to_owned(), None)]);
     assert!(of(b"t").deadline_unix_ms.is_some() && of(b"h").deadline_unix_ms.is_none());
-    // They are of their key, and nothing that the file says of itself.
+    // They belong to their key, and are not facts about the file.
     assert!(
         contents
             .others
@@ -93,7 +94,8 @@ fn only_what_is_of_a_key_is_taken_from_behind_it() {
         let items = parts(&[b"\xfe\0", &record(4, HASH), &parts(fields)]);
         read(&file(9, &items))
     };
-    // An active replica says when the next key was changed; a member alone and a time alone are of nothing.
+    // An active replica writes when the next key was changed. A member alone or a time alone has no
+    // meaning.
     for (fields, others) in [
         (
             &[
@@ -123,7 +125,7 @@ fn only_what_is_of_a_key_is_taken_from_behind_it() {
         let expected = [("f".to_owned(), Some(12))];
         assert_eq!(deadlines(&contents.records[0].value), expected);
     }
-    // A time that has passed is kept as one that has, and one that is beyond all times as the last.
+    // A time in the past stays in the past, and a time beyond the range becomes the last valid one.
     for (time, expected) in [
         (&b"\x010"[..], 1),
         (b"\x02-5", 1),

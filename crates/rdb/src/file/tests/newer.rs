@@ -1,4 +1,4 @@
-//! Files of Redis 8.6 to 8.10, byte by byte after the readers of others and the tests of Redis.
+//! Files of Redis 8.6 to 8.10, byte by byte according to other readers and Redis' own tests.
 
 use structures::Object;
 
@@ -7,7 +7,7 @@ use super::{FileReader, Item, LeftOut, read};
 use crate::Value;
 use crate::tests::{hash, limits};
 
-/// A stream with one entry, a group without consumers, and what this says of producers.
+/// Returns a stream with one entry, a group without consumers, and this data about producers.
 fn stream(producers: &[u8]) -> Vec<u8> {
     parts(&[
         b"\x01",
@@ -50,7 +50,7 @@ fn streams_of_redis_8_6_are_read_without_their_producers() {
         let left_out = left_out(&file(13, &items));
         assert_eq!(left_out.stream_producers, count);
     }
-    // What is cut off is missed.
+    // Truncated data is detected.
     let body = stream(&PRODUCERS[..PRODUCERS.len() - 1]);
     assert!(read(&file(13, &record(26, &body))).is_err());
 }
@@ -72,7 +72,7 @@ fn metadata_of_modules_is_passed() {
     assert_eq!(contents.records[0].value, Value::String(b"v".to_vec()));
     assert!(contents.records[0].deadline_unix_ms.is_some());
     assert_eq!(left_out(&file(13, &items)).metadata_keys, 1);
-    // It is of no earlier version.
+    // No earlier version has it.
     let error = read(&file(12, &items)).unwrap_err();
     assert!(error.to_string().contains("no type has the code 243"));
 }
@@ -103,7 +103,8 @@ fn hashes_by_templates_of_a_file() {
             assert_eq!(record.type_code, 4);
         }
     }
-    // A template that is not there, twice, without names, or of other names than there are values.
+    // A template that is missing, duplicated, or without names, or whose names differ in number
+    // from the values.
     for wrong in [
         parts(&[b"\xfe\0\x20\x01k\x07\xc0\x01\x01x"]),
         parts(&[template, template]),
@@ -116,7 +117,7 @@ fn hashes_by_templates_of_a_file() {
     ] {
         assert!(read(&file(15, &wrong)).is_err(), "{wrong:02x?}");
     }
-    // The same name twice would be two fields in one.
+    // A duplicated name would be two fields in one.
     let twice = parts(&[b"\xf2\x07\x02\x01a\x01a\xfe\0\x20\x01k\x07\xc0\x01\x01x"]);
     assert!(read(&file(15, &twice)).is_err());
     assert!(read(&file(14, template)).is_err());
@@ -132,7 +133,7 @@ fn what_has_no_counterpart_is_named_with_its_key() {
     );
     let error = read(&file(14, b"\xfe\0\x1b\x04jobs\x01\x00")).unwrap_err();
     assert!(error.to_string().contains("released by XNACK"));
-    // A file that has none of them is read whatever its version.
+    // A file without any of them is read in every version.
     assert_eq!(only(14, 0, b"\x01v"), Value::String(b"v".to_vec()));
 }
 
@@ -160,19 +161,19 @@ mod payloads {
         for content in [&listpacks[..], texts] {
             let payload = payload(content, 15);
             assert_eq!(value(&payload).unwrap(), expected);
-            // Without a sum, as it comes from the link of a Redis 8.10.
+            // Without a checksum, as on the replication link of a Redis 8.10.
             let len = payload.len() - 8;
             let sumless = parts(&[&payload[..len], &[0; 8]]);
             assert_eq!(value(&sumless).unwrap(), expected);
         }
     }
 
-    /// Those that the tests of Redis expect to be refused.
+    /// Templates that Redis' tests expect to be refused.
     #[test]
     fn wrong_templates() {
         let names = b"\x17\x17\0\0\0\x02\0\x86field1\x07\x86field2\x07\xff";
         for (content, expected) in [
-            // Fewer values than names; no values; a number that is none; no names.
+            // Fewer values than names; no values; an invalid number; no names.
             (
                 parts(&[
                     b"\x1d\0",
@@ -204,7 +205,7 @@ mod payloads {
                 b"\x1f\x01\x00\x06field1\x06field2\xc0\x01\xc0\x02".to_vec(),
                 Malformed::Empty,
             ),
-            // By a template of a file: no payload has one.
+            // With a template of a file: no payload has one.
             (
                 b"\x1e\x0d\x0d\0\0\0\x03\0\x05\x01\x01\x01\x02\x01\xff".to_vec(),
                 Malformed::Type(30),

@@ -1,4 +1,4 @@
-//! Blocks of a stream's entries, each a listpack of its own kind.
+//! Blocks of a stream's entries, each a listpack with its own layout.
 //!
 //! ```text
 //!   block  entries │ deleted ones │ n │ n names │ 0 │ entry entry …
@@ -6,8 +6,8 @@
 //!   flags  1: deleted, 2: has the names of the block
 //! ```
 //!
-//! `ms` and `seq` are the distances from the block's id, each by itself, modulo 2^64. Blocks are
-//! written as long as Redis makes them by default, whatever is configured.
+//! `ms` and `seq` are the distances from the block's id, each separately, modulo 2^64. Written
+//! blocks have Redis' default size, whatever is configured.
 
 use structures::stream::{Entry, EntryLog, Refused};
 use structures::{Element, ElementText, EntryId, Packed};
@@ -21,7 +21,7 @@ use crate::writer::{Output, Style, write_length, write_text};
 const DELETED: i64 = 1;
 const SAME_NAMES: i64 = 2;
 
-/// Up to what Redis fills a block unless told otherwise.
+/// Default limits to which Redis fills a block.
 const BLOCK_BYTES_MAX: usize = 4096;
 const BLOCK_ENTRIES_MAX: i64 = 100;
 
@@ -50,7 +50,7 @@ pub(super) fn read(reader: &mut Reader<'_>, log: &mut EntryLog) -> Result<(), Ma
         first,
         names,
     };
-    // As many as there are: a count that lies runs out of elements.
+    // The loop ends even if the counts are wrong: it runs out of elements.
     for _ in 0..entries.checked_add(deleted).ok_or(Malformed::Block)? {
         deleted -= i64::from(!block.read_entry(&mut elements)?);
     }
@@ -69,7 +69,7 @@ struct Block<'r, 'b, 'e> {
 }
 
 impl Block<'_, '_, '_> {
-    /// Appends the next entry; `false` when it is a deleted one.
+    /// Appends the next entry. Returns `false` if it is a deleted one.
     fn read_entry(&mut self, elements: &mut Elements<'_>) -> Result<bool, Malformed> {
         let before = elements.len();
         let flags = integer(elements)?;
@@ -113,7 +113,7 @@ impl Block<'_, '_, '_> {
     }
 }
 
-/// The next element, which is a number.
+/// Takes the next element, which is an integer.
 fn integer(elements: &mut Elements<'_>) -> Result<i64, Malformed> {
     match elements.next() {
         Some(Element::Integer(number)) => Ok(number),
@@ -121,7 +121,7 @@ fn integer(elements: &mut Elements<'_>) -> Result<i64, Malformed> {
     }
 }
 
-/// A count that is not 0, of things that take so many elements each.
+/// Takes a count other than 0, of items that take `each` elements each.
 fn count(elements: &mut Elements<'_>, each: usize) -> Result<usize, Malformed> {
     let count = usize::try_from(integer(elements)?).map_err(|_| Malformed::Block)?;
     if count == 0 || count > elements.len() / each {
@@ -175,10 +175,10 @@ pub(super) fn write(log: &EntryLog, style: Style, out: &mut impl Output) {
     }
 }
 
-/// A block under way.
+/// A block that is being built.
 struct Building<'a> {
     first: Entry<'a>,
-    /// What stands before the entries, but for their number.
+    /// The part before the entries, without their number.
     names: Packed,
     entries: Packed,
     count: i64,
@@ -199,7 +199,7 @@ impl<'a> Building<'a> {
     }
 
     fn is_full_for(&self, entry: &Entry<'_>) -> bool {
-        // Frame, number of entries, and number of deleted ones.
+        // Frame, number of entries, and number of deleted entries.
         const HEAD_BYTES: usize = 7 + 2 + 2;
         let texts = entry.fields().map(|(name, value)| name.len() + value.len());
         let bytes = HEAD_BYTES + self.names.content_bytes() + self.entries.content_bytes();
