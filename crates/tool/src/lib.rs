@@ -166,16 +166,38 @@ fn print(text: &str, out: &mut dyn Write) -> Result<(), BenchError> {
     written.map_err(|error| BenchError::System("standard output", error))
 }
 
-/// Returns the command line without what follows `-a` and `-u`, so that it may be shown.
+/// Returns the command line as it may be shown: without the values of `-a` and `-u`.
 fn without_secrets(words: &[String]) -> Vec<String> {
     let mut shown: Vec<String> = Vec::new();
     for word in words {
-        let is_secret = matches!(shown.last().map(String::as_str), Some("-a" | "-u"));
-        shown.push(if is_secret {
-            "***".to_owned()
-        } else {
-            word.clone()
+        let follows_one = matches!(shown.last().map(String::as_str), Some("-a" | "-u"));
+        shown.push(match word.get(..2) {
+            _ if follows_one => "***".to_owned(),
+            // The value may be attached.
+            Some(option @ ("-a" | "-u")) if word.len() > 2 => format!("{option}***"),
+            _ => word.clone(),
         });
     }
     shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression test: an attached value was shown.
+    #[test]
+    fn no_secret_is_shown_whichever_way_it_is_given() {
+        let words = [
+            "-a",
+            "secret",
+            "-asecret",
+            "-usecret",
+            "-a=secret",
+            "-n",
+            "7",
+        ];
+        let shown = without_secrets(&words.map(str::to_owned));
+        assert_eq!(shown, ["-a", "***", "-a***", "-u***", "-a***", "-n", "7"]);
+    }
 }
