@@ -338,8 +338,17 @@ pub const PARTS: &[SoakPart] = &[
         purpose: "rustdoc, no warning",
         needs: &[&tools::CPP_COMPILER],
         commands: |_| {
-            let mut doc = cargo(&["doc", "--workspace", "--no-deps"]);
-            doc.env("RUSTDOCFLAGS", "-D warnings");
+            let mut doc = cargo(&[
+                "doc",
+                "--workspace",
+                "--no-deps",
+                "--document-private-items",
+            ]);
+            // Whoever reads these pages reads the private items as well.
+            doc.env(
+                "RUSTDOCFLAGS",
+                "-D warnings -A rustdoc::private_intra_doc_links",
+            );
             vec![doc]
         },
     },

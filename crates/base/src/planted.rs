@@ -1,5 +1,5 @@
 //! Mistakes that tests plant to verify that they detect them. A room lists its own mistakes;
-//! [`planted!`](crate::planted) tells which one is on. A separate process, such as a server started
+//! [`planted!`](macro@crate::planted) tells which one is on. A separate process, such as a server started
 //! by a test, can plant one on all of its threads.
 
 /// Adds `is_on`, which code asks whether to make a mistake, and `plant`, which tests call, to the

@@ -109,7 +109,7 @@ impl<P: FnMut()> Output for InPieces<'_, P> {
 pub type WriteCold<'c> =
     dyn FnMut((&Saved<'_>, &SavedCold), &mut PartWriter) -> io::Result<()> + 'c;
 
-/// Adds all records of a batch to a part; `scratch` and `pause` as in [`write`]. Strings are
+/// Adds all records of a batch to a part; `scratch` and `pause` as in [`write()`]. Strings are
 /// written as the run of bytes in which they were saved. `cold` handles values that are not in
 /// memory.
 ///

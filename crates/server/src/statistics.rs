@@ -3,7 +3,7 @@
 //!
 //! A row is read from a [`Sample`]: the state of the server at one moment, taken without a lock
 //! that a worker takes. Something with several values (commands, databases, replicas) is a
-//! [`Family`]: one line of INFO per name, one series of metrics per set of labels.
+//! [`Family`](row::Family): one line of INFO per name, one series of metrics per set of labels.
 
 mod clients;
 mod commands;

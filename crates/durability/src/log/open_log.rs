@@ -41,7 +41,7 @@ pub struct Log {
     /// of the writer.
     pub(super) stored: AtomicU64,
     /// Everything below is durable. Only [`Log::sync_step`] raises it, and only
-    /// [`Follower::truncate`] lowers it.
+    /// [`Follower::truncate`](super::Follower::truncate) lowers it.
     pub(super) durable: CachePadded<AtomicU64>,
     /// Highest sequence up to which a caller asked for durability.
     pub(super) wanted: AtomicU64,
@@ -89,7 +89,7 @@ type DurableCallback = Box<dyn Fn(u64) + Send + Sync>;
 
 impl Log {
     /// Opens the log of a directory to continue at `start`; creates the directory if it does not
-    /// exist. `start` is where a [`Reader`] ended, or the sequence of a checkpoint above that, or
+    /// exist. `start` is where a [`Reader`](super::Reader) ended, or the sequence of a checkpoint above that, or
     /// the sequence of any frame in order to discard what is behind it. On return everything below
     /// `start` is durable, and so is a file that begins at or below it.
     ///
@@ -212,7 +212,7 @@ impl Log {
     }
 
     /// Returns the sequence below which everything survives a power cut. Only
-    /// [`Follower::truncate`] lowers it.
+    /// [`Follower::truncate`](super::Follower::truncate) lowers it.
     #[inline]
     #[must_use]
     pub fn durable(&self) -> u64 {

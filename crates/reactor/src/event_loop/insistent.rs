@@ -5,7 +5,7 @@
 //! its last request is read, while this side waits until its first reply is read: forever. So the
 //! loop reads again from a connection whose socket accepted nothing for [`PATIENCE`], until
 //! everything that waits for it was sent. The service limits how much that may become
-//! ([`Service::output_limit`](crate::Service::output_limit)).
+//! ([`Service::output_limit`]).
 
 use std::collections::VecDeque;
 use std::mem;

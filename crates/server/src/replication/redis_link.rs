@@ -8,7 +8,7 @@
 //!
 //! Invariants
 //!  1. One value says of which stream the data here is,
-//!     [`FollowedStream`](persistence::environment::FollowedStream): a history and an offset, or
+//!     [`FollowedStream`](persistence::followed::FollowedStream): a history and an offset, or
 //!     nothing while the data is incomplete. The own log has it, too, in the same frame as the
 //!     effects of each batch: a server that was killed asks for exactly the next byte.
 //!  2. The data here is dropped only when the primary's data has begun to arrive, and never for an

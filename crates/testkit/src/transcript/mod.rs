@@ -1,7 +1,7 @@
 //! Transcripts: requests with the replies they must get, as text files anyone can read.
 //!
 //! The format is described in `crates/commands/tests/transcripts/README.md`, next to the files.
-//! [`Transcript::parse`] reads one, [`run`] holds it against a target, [`transcribe`] writes into it
+//! [`Transcript::parse`] reads one, [`run()`] holds it against a target, [`transcribe()`] writes into it
 //! what a target answers (`cargo xtask transcribe FILE`).
 
 mod file;
