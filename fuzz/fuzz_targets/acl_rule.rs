@@ -1,5 +1,5 @@
-//! Rules of users, as ACL SETUSER and files of users take them: what is refused changes nothing, and what
-//! is accepted is shown as rules that make the same user.
+//! Rules of users, in the form of ACL SETUSER and user files. A refused rule changes nothing.
+//! Accepted rules are shown as rules that make the same user.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -9,9 +9,10 @@ use access::{
 };
 use libfuzzer_sys::fuzz_target;
 
-/// All commands; kept, or what the catalog does not need of it were a leak.
+/// All commands. The table is kept, because otherwise the parts that the catalog does not need
+/// would count as a leak.
 static TABLE: LazyLock<&engine::Table> = LazyLock::new(commands::table);
-/// What rules can name.
+/// The names that rules may use.
 static CATALOG: LazyLock<&Catalog> = LazyLock::new(|| TABLE.catalog());
 
 fuzz_target!(|input: &[u8]| {
@@ -54,7 +55,7 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// A request for any command, with words that come from the rules.
+/// A request for any command, with words from the rules.
 struct Asked<'i> {
     command: CommandId,
     words: &'i [&'i [u8]],
@@ -62,7 +63,7 @@ struct Asked<'i> {
 }
 
 impl Asked<'_> {
-    /// A word without what makes it a rule.
+    /// Returns a word without the prefix that makes it a rule.
     fn word(&self, at: usize) -> &[u8] {
         let word = self.words.get(at % self.words.len()).copied();
         let word = word.unwrap_or_default();

@@ -1,10 +1,10 @@
-//! An append-only directory: the first byte chooses between the manifest and a file of requests, and
-//! in how large pieces that is read.
+//! An append-only directory. The first byte chooses between the manifest and a file of requests,
+//! and the size of the pieces in which that file is read.
 //!
-//! A manifest that is understood is written so that it is understood the same way. Of a file the same
-//! requests come with the same offsets and the same end however it is read; they stand where they say;
-//! and what is left out at the end is no request. Commands are among the requests, in their order, and
-//! none is of what is left out.
+//! A manifest that is accepted is written in a form that parses to the same manifest. A file gives
+//! the same requests with the same offsets and the same end, however it is read. Each request
+//! stands at its offset. What is left out at the end does not begin with a request. The commands
+//! are among the requests, in their order, and none is from the part that is left out.
 #![no_main]
 
 use std::io::Read;
@@ -22,7 +22,7 @@ use store::DatabaseId;
 static TABLE: LazyLock<&Table> = LazyLock::new(commands::table);
 
 const DATABASES: DatabaseId = 4;
-/// Longer lines of a manifest are refused.
+/// Maximum length of a line of a manifest; longer ones are refused.
 const LINE_BYTES_MAX: usize = 1024;
 
 fuzz_target!(|input: &[u8]| {
@@ -58,7 +58,7 @@ fn manifest(bytes: &[u8]) {
     let Ok(manifest) = Manifest::parse(bytes) else {
         return;
     };
-    // In quotes a name may be four times as long, and a line too long then.
+    // A quoted name may be four times as long, which can make a line too long.
     let text = manifest.to_string();
     if text.split('\n').all(|line| line.len() <= LINE_BYTES_MAX) {
         let again = Manifest::parse(text.as_bytes());
@@ -66,7 +66,7 @@ fn manifest(bytes: &[u8]) {
     }
 }
 
-/// Gives so many bytes at a time.
+/// A reader that returns at most this many bytes at a time.
 struct Pieces<'a>(&'a [u8], usize);
 
 impl Read for Pieces<'_> {
@@ -95,10 +95,10 @@ fn read(bytes: &[u8], piece: usize) -> (Requests, Option<Cut>) {
     }
 }
 
-/// Holds commands against the requests of the file.
+/// A taker that compares commands with the requests of the file.
 struct Held<'a> {
     requests: &'a Requests,
-    /// The last command that was taken.
+    /// Offset of the last command taken.
     last: Option<u64>,
 }
 

@@ -1,8 +1,8 @@
-//! A part of a checkpoint as it may be found on disk: the first byte says whether the rest is the file, the
-//! payload of one block that is made here as the paper of the format says, or changes of a file that was
-//! written.
+//! A part of a checkpoint as it may be found on disk. The first byte says what the rest is: the
+//! file, the payload of one block that is made here as the format's description says, or changes to
+//! a file that was written.
 //!
-//! What is accepted would be written byte for byte the same; what was changed is never accepted.
+//! A file that is accepted would be written with the same bytes. A changed file is never accepted.
 #![no_main]
 
 use std::path::Path;
@@ -32,7 +32,7 @@ fuzz_target!(|input: &[u8]| {
     };
     match mode % 3 {
         0 => {
-            // Nobody hits a sum by chance, but nothing may depend on that.
+            // Random input never has the right checksum, but nothing may depend on that.
             let _records = read(rest);
         }
         1 => one_block(rest),
@@ -40,7 +40,7 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// A file with one block of this payload, all sums right.
+/// Reads a file with one block of this payload, with all checksums right.
 fn one_block(input: &[u8]) {
     let Some((records, payload)) = input.split_first_chunk::<2>() else {
         return;
@@ -75,7 +75,7 @@ fn one_block(input: &[u8]) {
     }
 }
 
-/// A file that was written, with some bytes changed and its end cut off.
+/// Reads a file that was written, with some bytes changed and its end cut off.
 fn changed(input: &[u8]) {
     let Some((seed, changes)) = input.split_first_chunk::<2>() else {
         return;

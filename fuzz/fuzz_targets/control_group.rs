@@ -1,7 +1,8 @@
-//! What members of a control group send each other and keep: entries, messages, snapshots, records.
+//! The encoded forms that members of a control group send and keep: entries, messages, snapshots,
+//! records.
 //!
-//! What is accepted is spelled as it would be written, and an entry applied to a state that was read leaves one that can
-//! be read.
+//! Accepted bytes are exactly those that would be written. If an entry is applied to a state that
+//! was read, the resulting state can be read.
 #![no_main]
 
 use cluster::bytes::{record, take_record};

@@ -1,4 +1,4 @@
-//! A pattern and a text into the matcher; the twin fills a table of all prefixes of both.
+//! Matches a pattern against a text. The reference fills a table of all prefixes of both.
 #![no_main]
 
 use base::glob::{self, Case};
@@ -94,7 +94,7 @@ fn take_set(pattern: &mut &[u8]) -> Element {
 }
 
 fn fills_table(elements: &[Element], text: &[u8], case: Case) -> bool {
-    // Whether the elements so far match the text up to each place.
+    // Whether the elements so far match the text up to each position.
     let mut matched = vec![false; text.len() + 1];
     matched[0] = true;
     for element in elements {

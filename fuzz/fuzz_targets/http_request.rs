@@ -1,6 +1,7 @@
-//! The management port: whatever a connection brings, what is answered is HTTP or nothing.
+//! The management port. Whatever a connection sends, the answer is HTTP or nothing.
 //!
-//! The input is all that the connection brings. The server behind the port refuses every login, and opens no session.
+//! The input is everything that the connection sends. The server behind the port refuses every
+//! login and opens no session.
 #![no_main]
 
 use std::io;

@@ -1,8 +1,9 @@
-//! Files of the operation log into the reader: the first byte chooses what the rest is.
+//! Reads files of the operation log. The first byte chooses what the rest is.
 //!
-//! Either the bytes of a file, or changes to the golden files of a version, four bytes each. With the sums
-//! checked, what comes out of changed files is a prefix of what they held; with the check planted
-//! away, what stands in frames is anything at all, and still nothing is read that is not there.
+//! The rest is either the bytes of a file, or changes to the golden files of a version, four bytes
+//! each. With checksums checked, a changed file gives a prefix of what the original held. With the
+//! check disabled by a planted bug, frames may contain anything; even then, the reader reads
+//! nothing beyond the file.
 #![no_main]
 
 use std::path::Path;
@@ -17,7 +18,7 @@ use libfuzzer_sys::fuzz_target;
 const DIRECTORY: &str = "log";
 const FIRST: &str = "0000000000000000.log";
 const SECOND: &str = "0000000000000538.log";
-/// The golden files of each version that is read.
+/// The golden files of each version that can be read.
 const VERSIONS: [[(&str, &[u8]); 2]; 3] = [
     [
         (
@@ -55,7 +56,7 @@ const WHOLE_FILE: u8 = 2;
 const VERSION_2: u8 = 4;
 const VERSION_4: u8 = 8;
 
-/// A control as text, or the parts of an effect.
+/// A control entry as text, or the parts of an effect.
 #[derive(PartialEq)]
 struct Found {
     sequence: u64,
@@ -73,7 +74,7 @@ fuzz_target!(|input: &[u8]| {
         assert!(effects.map(|found| found.content.len()).sum::<usize>() <= rest.len());
         return;
     }
-    // Inputs that were kept say version 3 with neither.
+    // Existing inputs have neither flag and mean version 3.
     let (version, count) = match choice & (VERSION_2 | VERSION_4) {
         0 => (1, 5),
         VERSION_2 => (2, 5),
@@ -106,7 +107,7 @@ fn apply(files: &mut [(&str, Vec<u8>); 2], change: &[u8]) {
     }
 }
 
-/// Every control and every effect.
+/// Returns every control entry and every effect, and the end of the log or the error.
 fn read(files: &[(&str, Vec<u8>)]) -> (Vec<Found>, Result<u64, LogError>) {
     let disk = SimulatedDisk::new(1);
     let done = disk.create_directory(Path::new(DIRECTORY));

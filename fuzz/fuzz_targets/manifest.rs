@@ -1,6 +1,6 @@
-//! A manifest as it may be found on disk: as it is, and with the right sum behind it.
+//! A manifest as it may be found on disk, unchanged and with the right checksum appended.
 //!
-//! What is accepted is spelled as it would be written, and its counts fit.
+//! Accepted bytes are exactly those that would be written, and the counts are consistent.
 #![no_main]
 
 use base::crc::crc64;

@@ -1,6 +1,7 @@
-//! What a client of the memcached port may send: whatever comes, limits hold, and each command has its answer.
+//! What a client of the memcached port may send. For any input, limits hold and each command gets
+//! its answer.
 //!
-//! The input's first byte says how the rest is cut in two.
+//! The first byte of the input says where the rest is cut in two.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -10,12 +11,12 @@ use protocol::{ReplyBuffer, Value, decode_value};
 
 const ITEM_BYTES_MAX: usize = 4096;
 
-/// An item that is out of date, and that nobody was told to fetch.
+/// A stale item that no client has been asked to fetch again.
 const STALE_ITEM: &[u8] = b"*6\r\n:0\r\n$1\r\n7\r\n:0\r\n:1\r\n$1\r\nx\r\n:1\r\n";
-/// The same for who won the right to fetch it.
+/// The same for the client that won the right to fetch the item.
 const WON_ITEM: &[u8] = b"*6\r\n:0\r\n$1\r\n7\r\n:0\r\n:1\r\n$1\r\nx\r\n:5\r\n";
 
-/// What the server replies: keys with an odd last byte are items out of date, all others are absent.
+/// Returns the server's reply. Keys with an odd last byte are stale items; all others are absent.
 fn reply(words: &[Value]) -> &'static [u8] {
     let word = |at: usize| match words.get(at) {
         Some(Value::Bulk(word)) => &word[..],
@@ -36,7 +37,7 @@ fn reply(words: &[Value]) -> &'static [u8] {
     }
 }
 
-/// Answers the commands that wait, and those that their answers lead to.
+/// Answers the waiting commands, and those that the answers lead to.
 fn answer(front: &mut Front) {
     let mut out = ReplyBuffer::new();
     loop {

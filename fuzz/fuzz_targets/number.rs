@@ -1,4 +1,4 @@
-//! Text into the parsers of integers, doubles and 80-bit numbers.
+//! Parses text as integers, doubles and 80-bit numbers.
 #![no_main]
 
 use base::extended::Extended;
@@ -48,7 +48,7 @@ fn sums(one: &[u8], other: &[u8]) {
     if sum.is_nan() {
         return;
     }
-    // What is printed has lost what is below 17 digits, but only once.
+    // Printing loses what is beyond 17 digits, but only the first time.
     let printed = sum.to_string();
     if let Some(back) = Extended::parse(printed.as_bytes()) {
         let again = back.to_string();

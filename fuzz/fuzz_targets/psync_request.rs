@@ -1,6 +1,6 @@
 //! What a Redis replica may ask: REPLCONF and PSYNC with any arguments, and what follows from them.
 //!
-//! Arguments are the lines of the input.
+//! The lines of the input are the arguments.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

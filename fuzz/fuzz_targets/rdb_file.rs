@@ -1,8 +1,8 @@
-//! A whole file of the dump format into the reader: from its first byte, in pieces of any size.
+//! Reads a whole file of the dump format from its first byte, in pieces of any size.
 //!
-//! However it is cut into pieces, it says the same: the same records up to the same offset, and the same
-//! error or none. What is read can be written in every version that can hold it, and is read again as
-//! it was.
+//! However the file is cut into pieces, the reader returns the same records up to the same offset,
+//! and the same error or none. What is read can be written in every version that can hold it, and
+//! is then read back unchanged.
 #![no_main]
 
 use std::io::{self, Read};
@@ -22,7 +22,7 @@ struct Kept {
     value: Value,
 }
 
-/// Gives at most so many bytes at a time.
+/// A reader that returns at most this many bytes at a time.
 struct Pieces<'a>(&'a [u8], usize);
 
 impl Read for Pieces<'_> {
@@ -46,7 +46,7 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// The records up to an error or the end, and which of them it was.
+/// Returns the records before the error or the end, and which of the two came.
 fn read(source: impl Read) -> (Vec<Kept>, String) {
     let mut records = Vec::new();
     let ending = match read_into(source, &mut records) {
@@ -83,7 +83,7 @@ fn comes_back(records: &[Kept], version: u16) {
         compresses: true,
     };
     let fits = |one: &&Kept| {
-        // The first version of streams has no counters, and times are written with a sign.
+        // The first version of streams has no counters. Times are written with a sign.
         let is_whole =
             version > VERSION_MIN || !matches!(one.value, Value::Object(Object::Stream(_)));
         let deadline = one.deadline_unix_ms.unwrap_or(0);

@@ -1,13 +1,14 @@
-//! What a Redis primary may send, into the replica's end of the link: whole, and cut where the input says.
+//! Feeds what a Redis primary may send to the replica's end of the link, whole and in pieces.
 //!
-//! The first bytes choose how the link was opened and where it is cut, the rest is what the primary sends.
+//! The first bytes choose how the link was opened and where the input is cut. The rest is what the
+//! primary sends.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use replication::psync::ReplicationId;
 use replication::redis_follower::{Commands, Event, Follower, Introduction, Piece};
 
-/// What came of the bytes.
+/// The result of receiving the bytes.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Heard {
     events: Vec<String>,
@@ -26,7 +27,8 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(whole, cut);
     let (counted, answers) = apply(&whole.stream, usize::MAX);
     let (again, more) = apply(&whole.stream, step);
-    // A flaw may be seen only when more of it is there: what is whole in front of it is handed out either way.
+    // A fault may become visible only when more input is there. Complete commands before it are
+    // returned in either case.
     assert_eq!(counted, again);
     assert_eq!(answers, more);
     apply(bytes, step);
@@ -74,7 +76,7 @@ fn hear(flags: u8, bytes: &[u8], step: usize) -> Heard {
     heard
 }
 
-/// How many bytes of a stream are applied, and how often the primary asks for an answer.
+/// Returns how many bytes of a stream are applied, and how often the primary asks for an answer.
 fn apply(stream: &[u8], step: usize) -> (usize, usize) {
     let mut commands = Commands::default();
     let (mut start, mut end, mut answers) = (0_usize, 0_usize, 0);

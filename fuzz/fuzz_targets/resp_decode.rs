@@ -1,12 +1,12 @@
-//! A client's stream into the request decoder: whole, and cut where the input says.
+//! Feeds a client's stream to the request decoder, whole and in pieces.
 //!
-//! The first bytes choose the limits and the cuts, the rest is the stream.
+//! The first bytes choose the limits and the cuts. The rest is the stream.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use protocol::{Batch, Decoder, Limits, ProtocolError, decode_value, encode_request};
 
-/// What a stream holds: its requests, and what is wrong with the bytes after them.
+/// The requests of a stream, and the error in the bytes after them.
 type Requests = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>);
 
 fuzz_target!(|input: &[u8]| {
@@ -38,7 +38,7 @@ fn limits(flags: u8) -> Limits {
     limits
 }
 
-/// Decodes a stream that arrives `step` bytes at a time.
+/// Decodes a stream that is received `step` bytes at a time.
 fn decode(stream: &[u8], limits: &Limits, step: usize, batch_max: usize) -> Requests {
     let (mut decoder, mut batch) = (Decoder::new(), Batch::new());
     let mut requests = Vec::new();
@@ -64,7 +64,7 @@ fn decode(stream: &[u8], limits: &Limits, step: usize, batch_max: usize) -> Requ
                 break;
             }
         }
-        // Progress is kept for requests under way, but not more than in proportion to them.
+        // State is kept for unfinished requests, but only in proportion to their size.
         assert!(decoder.held_bytes() <= 1024 + 64 * (end - start));
         if end == stream.len() {
             return (requests, None);
@@ -72,14 +72,14 @@ fn decode(stream: &[u8], limits: &Limits, step: usize, batch_max: usize) -> Requ
     }
 }
 
-/// What was decoded can be sent again and is decoded the same.
+/// Checks that decoded requests can be encoded again and then decode to the same requests.
 fn round_trip(requests: &[Vec<Vec<u8>>], limits: &Limits) {
     let mut stream = Vec::new();
     for request in requests {
         let arguments: Vec<&[u8]> = request.iter().map(Vec::as_slice).collect();
         encode_request(&mut stream, &arguments);
     }
-    // An inline line may hold more words than a request may have arguments.
+    // An inline line may have more words than a request may have arguments.
     if requests.iter().all(|request| fits(request, limits)) {
         let (again, error) = decode(&stream, limits, usize::MAX, 16);
         assert_eq!((again.as_slice(), error), (requests, None));

@@ -1,21 +1,22 @@
-//! A value of the dump format into the reader: the first byte chooses version and limits.
+//! Reads a value of the dump format. The first byte chooses version and limits.
 //!
-//! What is accepted can be written in every version that can hold it, with and without compression,
-//! and what is read from that is the same. It is the same to a client under other limits, too.
+//! An accepted value can be written in every version that can hold it, with and without
+//! compression, and is then read back unchanged. To a client, the value is also the same under
+//! other limits.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use rdb::{Limits, Reader, Style, VERSION_MAX, VERSION_MIN, VERSION_VALKEY, Value, dump, value};
 use structures::Object;
 
-/// A value may be so many times as long as its bytes: a repetition of 264 bytes takes three.
+/// How many times as long as its bytes a value may be. A repetition of 264 bytes takes three bytes.
 const EXPANSION_MAX: usize = 88;
 
 fuzz_target!(|input: &[u8]| {
     let Some((&flags, payload)) = input.split_first() else {
         return;
     };
-    // Random bytes hardly ever have the right sum, but nothing may depend on that.
+    // Random bytes hardly ever have the right checksum, but nothing may depend on that.
     let _sum_is_right = dump::verify(payload).is_ok();
     let version = [9, 10, 11, VERSION_MAX, VERSION_VALKEY][usize::from(flags) % 5];
     let limits = Limits::narrow(if flags & 0x80 == 0 { 16 } else { 0 });

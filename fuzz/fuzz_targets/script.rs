@@ -1,4 +1,4 @@
-//! A stranger's bytes as a script, as a library, and into the libraries of scripts.
+//! Uses untrusted bytes as a script, as a library, and as input of the libraries that scripts have.
 #![no_main]
 
 use std::cell::RefCell;
@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use libfuzzer_sys::fuzz_target;
 use scripting::{Host, Level, Limits, Machine, Refused, Reply, Stop, Value};
 
-/// What the bytes go through when they are no program.
+/// Scripts that take the bytes as an argument.
 const USES: [&str; 5] = [
     "local ok, v = pcall(cjson.decode, ARGV[1]) if ok then return cjson.encode(v) end",
     "local ok, v = pcall(cmsgpack.unpack, ARGV[1]) if ok then return cmsgpack.pack(v) end",
@@ -15,7 +15,8 @@ const USES: [&str; 5] = [
     "return redis.pcall(ARGV[1])",
 ];
 
-/// Whether the world is as it was: the number of globals, and functions that are what they were.
+/// A script that shows whether the environment is unchanged: the number of globals, and some
+/// functions.
 const WHOLE: &str = "local n = 0 for k, v in pairs(_G) do n = n + 1 end
     return n .. cjson.encode({1, 'x'}) .. tostring(0.1) .. #KEYS .. type(redis.call)";
 
@@ -25,7 +26,7 @@ thread_local! {
     );
 }
 
-/// Gives back what it is told as a frame, and stops a script after a while.
+/// A server that returns each command as a frame, and stops a script after a while.
 struct Echo {
     patience: u32,
     frame: Vec<u8>,

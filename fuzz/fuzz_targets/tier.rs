@@ -1,7 +1,9 @@
-//! What a start and a read find of values that are out of memory: an entry of a segment with its right sum, the body of
-//! an object, the record of a checkpoint that tells where a value is, and a dictionary that values need.
+//! What a start and a read find of values that are out of memory: an entry of a segment with its
+//! right checksum, the body of an object, the record of a checkpoint that locates a value, and a
+//! dictionary that values need.
 //!
-//! What is accepted is what stands there; what is refused leaves the store and the segments as they were.
+//! What is accepted is exactly what was written there. What is refused leaves the store and the
+//! segments unchanged.
 #![no_main]
 
 use std::path::Path;
@@ -58,7 +60,7 @@ fn append(tier: &Tier, key: &[u8], kind: ColdKind, body: &[u8]) -> tier::Place {
     tier.append(&entry).expect("there is room")
 }
 
-/// An entry that whoever can write files may have put into a segment.
+/// Reads an entry that an attacker who can write files may have put into a segment.
 fn an_entry(input: &[u8]) {
     if input.len() < 28 {
         return;
@@ -71,7 +73,7 @@ fn an_entry(input: &[u8]) {
     file.read_at(&mut head, 0).expect("it is there");
     let offset = HEAD_BYTES + u64::from(first.units) * UNIT_BYTES as u64;
     let mut entry = input.to_vec();
-    // The lengths that it needs to be looked at at all.
+    // Without these lengths the entry would not be examined at all.
     let key_bytes = usize::from(u16::from_le_bytes([input[8], input[9]])) % (input.len() - 27);
     let body_bytes = input.len() - 28 - key_bytes;
     entry[..4].copy_from_slice(&u32::try_from(body_bytes).unwrap_or(0).to_le_bytes());
@@ -104,7 +106,7 @@ fn an_entry(input: &[u8]) {
     let place = place.expect("it is in the file");
     let key = &input[28..28 + key_bytes];
     if let Ok(read) = tier.read(place, key) {
-        // Compressed, or as it stands.
+        // The body is compressed, or is returned unchanged.
         assert!(input[13] > 0 || read.body == input[28 + key_bytes..]);
     }
     let (entries, faults) = tier.scrub();
@@ -118,7 +120,8 @@ fn an_entry(input: &[u8]) {
     }
 }
 
-/// A dictionary's file, and an entry that needs it: both anything, with the right sums, or the file as it comes.
+/// Reads a dictionary's file, and an entry that needs it. Both have arbitrary content with the
+/// right checksums, or the file is arbitrary as a whole.
 fn a_dictionary(input: &[u8]) {
     let Some((&[raw, split_low, split_high], rest)) = input.split_first_chunk() else {
         return;
@@ -162,14 +165,15 @@ fn a_dictionary(input: &[u8]) {
     if let Ok(read) = tier.read(place.expect("it is in the file"), b"key") {
         assert_eq!(read.body.len() as u64, u64::from(raw_bytes));
     }
-    // What is taken for a dictionary compresses so that it can be read again.
+    // Values that are compressed with an accepted dictionary can be read again.
     tier.set_compression(Compression::Auto);
     let body = [content, frame, &[7; 64]].concat();
     let place = append(&tier, b"new", ColdKind::BYTES, &body);
     assert_eq!(tier.read(place, b"new").expect("it was written").body, body);
 }
 
-/// What a checkpoint says of the first segment, of so many bytes, which needs the dictionary of this file.
+/// Returns what a checkpoint records about the first segment, which has this many bytes and needs
+/// the dictionary of this file.
 fn naming(file: &[u8], (salt, bytes): (u64, u64)) -> Named {
     let sum = file.get(28..32).map_or(0, |sum| {
         u32::from_le_bytes(sum.try_into().expect("four bytes"))
@@ -193,7 +197,7 @@ fn naming(file: &[u8], (salt, bytes): (u64, u64)) -> Named {
     }
 }
 
-/// The salt of the first segment, and where its only entry ends.
+/// Returns the salt of the first segment, and the end of its only entry.
 fn salt_and_end(disk: &SimulatedDisk) -> (u64, u64) {
     let path = Path::new("/tier").join(segment_name(1));
     let file = disk.open(&path).expect("it was made");
@@ -203,7 +207,7 @@ fn salt_and_end(disk: &SimulatedDisk) -> (u64, u64) {
     (salt, file.size().expect("it is there"))
 }
 
-/// A file with everything right that is not zstd's.
+/// Returns a dictionary file with a valid head and checksum. Only its zstd content is arbitrary.
 fn dictionary_file(content: &[u8]) -> Vec<u8> {
     let mut content = content.to_vec();
     let front = [&0xEC30_A437_u32.to_le_bytes()[..], &1_u32.to_le_bytes()].concat();
@@ -221,7 +225,7 @@ fn dictionary_file(content: &[u8]) -> Vec<u8> {
     file
 }
 
-/// An object as it stands in an entry.
+/// Reads an object in the form that an entry holds.
 fn a_body(input: &[u8]) {
     let limits = Limits::narrow(16);
     if let Some(object) = cold_bodies::decode(input, &limits) {
@@ -230,7 +234,7 @@ fn a_body(input: &[u8]) {
     }
 }
 
-/// Who reads values for the store.
+/// Reads cold values for the store.
 #[derive(Debug)]
 struct Kept(Arc<Tier>);
 
@@ -264,7 +268,7 @@ impl ColdValues for Kept {
     }
 }
 
-/// A record that names one of two entries, changed.
+/// Reads a changed record that names one of two entries.
 fn a_record(input: &[u8]) {
     let Some((&seed, changes)) = input.split_first() else {
         return;
@@ -332,7 +336,7 @@ fn a_record(input: &[u8]) {
     assert_eq!((handle.stubs(), tier.figures().live_bytes), (0, 0));
 }
 
-/// Looks at a key, changes it and removes it.
+/// Reads a key, changes it and removes it.
 fn use_in_all_ways(handle: &mut store::Handle, key: &store::Key<'_>) {
     handle.inspect_expired(key, |record| {
         let Some(record) = record else {

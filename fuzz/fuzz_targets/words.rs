@@ -1,4 +1,4 @@
-//! A line into the splitter of quoted words.
+//! Splits a line into quoted words.
 #![no_main]
 
 use base::words;

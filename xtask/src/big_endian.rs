@@ -1,12 +1,12 @@
-//! The tests of the lower rooms on a processor that stores the high byte first.
+//! Runs the tests of the lower rooms on a big-endian processor.
 //!
-//! QEMU runs all tests of these rooms, compiled for s390x. Where the toolchain has no standard
-//! library for s390x, it is built from the compiler's source of the same version, once (40 s on two
-//! cores). Miri then interprets, for the same processor, what a few minutes allow, and sees
-//! undefined behaviour too: where a toolchain beside the pinned one brings it. No toolchain is
-//! installed for it.
+//! QEMU runs all tests of these rooms, compiled for s390x. If the toolchain has no standard library
+//! for s390x, it is built once from the compiler's source of the same version (40 s on two cores).
+//! Then, if a toolchain next to the pinned one has Miri, Miri interprets for the same processor
+//! what it can in a few minutes, and also finds undefined behaviour. No toolchain is installed for
+//! this.
 //!
-//! All that is fetched or built for it stays in `target/big-endian`.
+//! Everything that is fetched or built for this stays in `target/big-endian`.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -19,14 +19,14 @@ use crate::tools;
 use crate::{debian, toolchain};
 
 const TARGET: &str = "s390x-unknown-linux-gnu";
-/// What `TARGET` is called in the names of cargo's settings.
+/// Name of `TARGET` in cargo's settings.
 const TARGET_SETTING: &str = "CARGO_TARGET_S390X_UNKNOWN_LINUX_GNU";
 const LINKER: &str = "s390x-linux-gnu-gcc";
-/// The C library of `TARGET`, as Debian's cross compiler brings it.
+/// The C library of `TARGET`, from Debian's cross compiler.
 const C_LIBRARY: &str = "/usr/s390x-linux-gnu";
 
 /// Modules whose tests take seconds under Miri: buffers and requests of protocol, the bits of index
-/// and records of store. Threads, long values and growth take minutes each.
+/// and records of store. Tests with threads, long values or growth take minutes each.
 const MIRI_MODULES: [&str; 9] = [
     "buffer::",
     "inline::",
@@ -38,9 +38,10 @@ const MIRI_MODULES: [&str; 9] = [
     "policy::",
     "reservation::",
 ];
-/// Cases of a property under Miri, which is some hundred times slower than the processor.
+/// Number of cases of a property under Miri, which is some hundred times slower than the processor.
 const MIRI_CASES: &str = "4";
-/// Below this version QEMU keeps a table of every page of a reserved range: gigabytes for a store.
+/// Oldest usable version of QEMU. Older ones keep a table of every page of a reserved range, which
+/// takes gigabytes for a store.
 const QEMU_MAJOR_MIN: u32 = 9;
 
 /// The rooms whose tests run under QEMU.
@@ -55,7 +56,7 @@ const ROOMS: [&str; 8] = [
     "commands",
 ];
 
-/// Runs the tests under QEMU, then what Miri can in minutes.
+/// Runs the tests under QEMU, then under Miri those that take only minutes.
 ///
 /// # Errors
 /// What failed, or what is missing and how to get it.
@@ -70,7 +71,7 @@ pub fn run() -> Result<(), String> {
     }
 }
 
-/// `programs`: where Miri and the compiler that it belongs to are.
+/// Runs the tests under Miri. `programs` is the directory of Miri and its compiler.
 fn with_miri(programs: &Path) -> Result<(), String> {
     println!("with Miri of {}", programs.display());
     let mut test = Command::new(programs.join("cargo-miri"));
@@ -84,7 +85,7 @@ fn with_miri(programs: &Path) -> Result<(), String> {
     let path = std::env::join_paths(path).map_err(|error| error.to_string())?;
     test.env("PATH", path).env("CARGO", programs.join("cargo"));
     test.env("CARGO_TARGET_DIR", directory().join("miri"));
-    // Files that tests write and the clock they read are the machine's.
+    // Tests use the machine's files and its clock.
     test.env("MIRIFLAGS", "-Zmiri-disable-isolation");
     test.env("PROPTEST_CASES", MIRI_CASES);
     done(&mut test, "the tests under Miri")
@@ -93,7 +94,7 @@ fn with_miri(programs: &Path) -> Result<(), String> {
 /// Runs the tests under QEMU.
 ///
 /// # Errors
-/// As [`run`].
+/// As for [`run`].
 pub fn with_emulator() -> Result<(), String> {
     println!("with QEMU");
     tools::S390X_COMPILER.ensure()?;
@@ -106,7 +107,7 @@ pub fn with_emulator() -> Result<(), String> {
     test.env(format!("{TARGET_SETTING}_LINKER"), LINKER);
     test.env(format!("{TARGET_SETTING}_RUNNER"), emulator);
     test.env("QEMU_LD_PREFIX", C_LIBRARY);
-    // Compiling this much better takes less time than it saves under an emulator.
+    // Optimisation takes less time than it saves under an emulator.
     test.env("CARGO_PROFILE_DEV_OPT_LEVEL", "1");
     if let Some(sysroot) = sysroot()? {
         test.env("CARGO_ENCODED_RUSTFLAGS", option("--sysroot", &sysroot));
@@ -114,7 +115,7 @@ pub fn with_emulator() -> Result<(), String> {
     done(&mut test, "the tests under QEMU")
 }
 
-/// A QEMU that is new enough: the machine's, or one fetched.
+/// Returns a QEMU that is new enough: the machine's, or a fetched one.
 fn emulator() -> Result<PathBuf, String> {
     let ours = directory().join("usr/bin/qemu-s390x");
     let there = ["qemu-s390x", "qemu-s390x-static"].map(PathBuf::from);
@@ -137,7 +138,7 @@ fn qemu_major(program: &Path) -> Option<u32> {
     version.split('.').next()?.parse().ok()
 }
 
-/// Where the standard library for `TARGET` is, unless the toolchain itself has one.
+/// Returns where the standard library for `TARGET` is, or `None` if the toolchain itself has one.
 fn sysroot() -> Result<Option<PathBuf>, String> {
     if toolchain::has_target(TARGET) {
         return Ok(None);
@@ -159,7 +160,7 @@ fn build_standard_library(release: &str, sysroot: &Path) -> Result<(), String> {
     let built = directory().join("library");
     let mut build = cargo(&["build", "--quiet", "--release", "--target", TARGET]);
     build.args(["-p", "sysroot"]).current_dir(&library);
-    // The standard library may use what is unstable; it is the compiler's own.
+    // The standard library uses unstable features, because it belongs to the compiler.
     build.env("RUSTC_BOOTSTRAP", "1");
     build.env("CARGO_TARGET_DIR", &built);
     build.env(format!("{TARGET_SETTING}_LINKER"), LINKER);
@@ -171,8 +172,8 @@ fn build_standard_library(release: &str, sysroot: &Path) -> Result<(), String> {
         .map_err(|error| format!("{}: {error}", sysroot.display()))
 }
 
-/// Copies the compiled crates to where a compiler looks for them. The sysroot appears whole or not
-/// at all.
+/// Copies the compiled crates to the place where a compiler looks for them. The sysroot appears as
+/// a whole or not at all.
 fn collect(crates: &Path, sysroot: &Path) -> io::Result<()> {
     let unfinished = sysroot.with_extension("unfinished");
     let libraries = unfinished.join("lib/rustlib").join(TARGET).join("lib");
@@ -192,7 +193,7 @@ fn directory() -> PathBuf {
     target_directory().join("big-endian")
 }
 
-/// `name=path` for a list of options that cargo does not split at blanks.
+/// Returns `name=path` for a list of options that cargo does not split at blanks.
 fn option(name: &str, path: &Path) -> std::ffi::OsString {
     let mut option = std::ffi::OsString::from(name);
     option.push("=");

@@ -1,22 +1,22 @@
-//! Whether files changed that a part of the gate is about.
+//! Whether files changed that concern a part of the gate.
 //!
-//! What counts as changed: everything since the commit where this branch left `origin/main`, or since the commit
-//! before this one where there is no such branch or it is this commit itself; and what is not committed. Where git
-//! cannot tell (a shallow clone), everything counts as changed. `GATE_BASE` names another commit to compare with:
-//! CI sets it to the commit before a push of several.
+//! All changes count since the commit where this branch left `origin/main`, and all that is not
+//! committed. If there is no such branch, or this commit is on it, the previous commit is compared
+//! with. If git cannot tell, as in a shallow clone, everything counts as changed. `GATE_BASE` names
+//! another commit to compare with: CI sets it to the commit before a push of several commits.
 
 use std::process::Command;
 
 use crate::workspace_root;
 
-/// Files that every part is about.
+/// Files that concern every part.
 const ALWAYS: &[&str] = &[
     "xtask/src/parts.rs",
     "xtask/src/sanitize.rs",
     "rust-toolchain.toml",
 ];
 
-/// Whether anything below these paths changed.
+/// Whether anything below these paths changed. Also `true` if git cannot tell.
 #[must_use]
 pub fn below(paths: &[&str]) -> bool {
     files().is_none_or(|files| {
@@ -30,7 +30,7 @@ fn is_below(file: &str, path: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The files that changed; `None` where git cannot tell.
+/// Returns the changed files, or `None` if git cannot tell.
 fn files() -> Option<Vec<String>> {
     let base = base()?;
     let committed = git(&["diff", "--name-only", &base])?;
@@ -50,7 +50,7 @@ fn base() -> Option<String> {
     }
 }
 
-/// What git says, without the blank at its end; `None` when it fails.
+/// Returns the output of git without trailing blanks, or `None` if it fails.
 pub(crate) fn git(words: &[&str]) -> Option<String> {
     let mut command = Command::new("git");
     command.args(words).current_dir(workspace_root());

@@ -1,7 +1,8 @@
-//! `cargo xtask check-chart`: Helm lints and renders the chart with many values, and a program in Go, `packaging/helm/tests`, decodes
-//! what comes out with the types of Kubernetes and asks whether the objects fit each other.
+//! `cargo xtask check-chart`: Helm lints and renders the chart with many values. A program in Go,
+//! `packaging/helm/tests`, decodes the output with the types of Kubernetes and checks that the
+//! objects fit together.
 //!
-//! Helm is built from its module: nothing has to be installed but Go. Nothing here needs a cluster.
+//! Helm is built from its module, so only Go has to be installed. Nothing here needs a cluster.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +12,7 @@ use crate::parts::{done, target_directory};
 use crate::tools::GoProgram;
 use crate::workspace_root;
 
-/// The version of Helm that is built.
+/// Version of Helm that is built.
 const HELM: GoProgram = GoProgram {
     name: "helm",
     module: "helm.sh/helm/v3/cmd/helm",
@@ -21,7 +22,7 @@ const HELM: GoProgram = GoProgram {
 /// Lints, renders and checks the chart.
 ///
 /// # Errors
-/// What could not be built or does not hold.
+/// What could not be built, or which check failed.
 pub fn check() -> Result<(), String> {
     let work = std::path::absolute(target_directory().join("chart"))
         .map_err(|error| format!("the directory of the chart's tests: {error}"))?;
@@ -32,17 +33,17 @@ pub fn check() -> Result<(), String> {
     let root = workspace_root();
     let mut test = Command::new("go");
     test.args(["test", "-count=1", "./..."]).current_dir(tests);
-    // Indirect modules and checksums are written down beside the copy; the repository needs none.
+    // Go records indirect modules and checksums next to the copy. The repository needs none.
     test.env("GOFLAGS", "-mod=mod").env("HELM", helm);
     test.env("CHART", root.join("packaging/helm/iolite"));
     test.env("ALERTS", root.join("docs/deploy/prometheus/alerts.yml"));
     done(&mut test, "the chart")
 }
 
-/// Copies the program; its checksums of an earlier run stay.
+/// Copies the program. Checksums of an earlier run stay.
 fn copy_tests(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
-    // A test that is no more would run on.
+    // A deleted test would otherwise still run.
     for entry in fs::read_dir(to)? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "go") {

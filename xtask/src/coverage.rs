@@ -1,9 +1,9 @@
-//! Line coverage of the rooms by all tests, those that start the server as a process included.
+//! Line coverage of the rooms by all tests, including those that start the server as a process.
 //!
 //! The rooms are compiled with LLVM's counters into `target/coverage`. The counters live in a
-//! mapped file, so that a server that its test kills has counted all the same. Lines of tests
-//! themselves do not count. Takes some ten minutes on two cores and therefore is no part of
-//! `cargo xtask test`; figures with their date are in `docs/bench/`.
+//! mapped file, so that they survive when a test kills its server. Lines of tests do not count. A
+//! run takes some ten minutes on two cores and is therefore not part of `cargo xtask test`. Figures
+//! with their date are in `docs/bench/`.
 
 mod lines;
 
@@ -14,9 +14,9 @@ use std::process::{Command, Stdio};
 use crate::parts::{self, cargo, target_directory};
 use crate::{toolchain, tools, workspace_root};
 
-/// Percentage of its lines that the tests of a room must run.
+/// Minimum percentage of a room's lines that its tests must run.
 const COVERED_MIN: f64 = 80.0;
-/// Files named for each room, those with the most lines that no test runs.
+/// Number of files shown for each room, those with the most lines that no test runs.
 const FILES_SHOWN: usize = 4;
 const ROOMS: [&str; 14] = [
     "base",
@@ -38,11 +38,11 @@ const ROOMS: [&str; 14] = [
 /// Runs all tests with counters and prints a table.
 ///
 /// # Errors
-/// What failed or is missing, or which rooms are covered too little.
+/// What failed or is missing, or which rooms have too little coverage.
 pub fn run() -> Result<(), String> {
     let llvm = llvm_programs()?;
     let profiles = directory().join("profiles");
-    // Counters of an earlier build would add to those of this one.
+    // Counters of an earlier build would otherwise be added to those of this one.
     if profiles.exists() {
         fs::remove_dir_all(&profiles).map_err(|error| error.to_string())?;
     }
@@ -59,7 +59,7 @@ pub fn run() -> Result<(), String> {
     let files = lines::of_files(&report, &workspace_root());
     let (table, too_low) = table(&files);
     println!("{table}");
-    // A test that fails is shown beside the figures, not instead of them.
+    // A failed test is shown in addition to the figures, not instead of them.
     tests?;
     match too_low.is_empty() {
         true => Ok(()),
@@ -77,20 +77,20 @@ const TEST: &[&str] = &[
     "--tests",
 ];
 
-/// Cargo with counters compiled in.
+/// Returns a cargo command that compiles counters in.
 fn instrumented(words: &[&str]) -> Command {
     let mut command = cargo(words);
     command.env("CARGO_TARGET_DIR", directory());
     command.env("CARGO_INCREMENTAL", "0");
     let flags = "-Cinstrument-coverage -Cllvm-args=-runtime-counter-relocation";
     command.env("RUSTFLAGS", flags);
-    // One file for each program (%m), mapped while it runs (%c).
+    // One file for each program (%m), mapped while the program runs (%c).
     let profile = directory().join("profiles/%m%c.profraw");
     command.env("LLVM_PROFILE_FILE", profile);
     command
 }
 
-/// The compiled tests, as cargo names them, and the server.
+/// Returns the compiled tests, as cargo names them, and the server.
 fn test_programs() -> Result<Vec<PathBuf>, String> {
     let mut build = instrumented(TEST);
     build.arg("--no-run");
@@ -125,7 +125,7 @@ fn merge(llvm: &Path, profiles: &Path) -> Result<PathBuf, String> {
     Ok(merged)
 }
 
-/// Counts of lines in the format of lcov.
+/// Returns the line counts in the format of lcov.
 fn export(llvm: &Path, merged: &Path, programs: &[PathBuf]) -> Result<String, String> {
     let mut command = Command::new(llvm.join("llvm-cov"));
     command.args(["export", "--format=lcov", "--skip-functions"]);
@@ -143,7 +143,7 @@ fn export(llvm: &Path, merged: &Path, programs: &[PathBuf]) -> Result<String, St
     }
 }
 
-/// The table, and the rooms with too little.
+/// Returns the table, and the rooms with too little coverage.
 fn table(files: &[lines::Covered]) -> (String, Vec<String>) {
     let mut table = String::from("| room | lines | run | % | most lines not run |\n");
     table.push_str("|---|---:|---:|---:|---|\n");
@@ -174,7 +174,7 @@ fn table(files: &[lines::Covered]) -> (String, Vec<String>) {
     (table, too_low)
 }
 
-/// The directory with LLVM's programs of the version that the compiler has.
+/// Returns the directory with LLVM's programs of the compiler's LLVM version.
 fn llvm_programs() -> Result<PathBuf, String> {
     let own = toolchain::programs()?;
     if has_llvm(&own) {

@@ -1,30 +1,32 @@
-//! Files out of packages of a newer Debian release, or of this one for another processor, unpacked below `target/`.
+//! Unpacks files of packages below `target/`: packages of a newer Debian release, or of this
+//! release for another processor.
 //!
-//! Nothing of the machine's own system changes: apt runs with lists, a cache and a status file of
-//! its own, and the packages are unpacked, never installed. The mirror is the one that the machine
-//! is set up for. Only programs that need no library of that release can be used this way.
+//! The machine's own system does not change. apt runs with its own lists, cache and status file,
+//! and the packages are unpacked, never installed. The mirror is the one that the machine is
+//! configured for. Only programs that need no library of the newer release can be used this way.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The release asked: it keeps several versions of the Rust compiler's source side by side.
+/// The release that is used. It keeps several versions of the Rust compiler's source side by side.
 const SUITE: &str = "trixie-backports";
 
-/// Unpacks `package`, as `name` or `name=version` with `*` at the end of the version, into
-/// `directory`.
+/// Unpacks `package` into `directory`. `package` is `name` or `name=version`, where the version may
+/// end with `*`.
 ///
 /// # Errors
-/// Why it could not be had: no apt, no network, no such version.
+/// Why the package could not be fetched: no apt, no network, no such version.
 pub(crate) fn unpack(package: &str, directory: &Path) -> Result<(), String> {
     unpack_from(SUITE, None, package, directory)
 }
 
-/// The same of the release that this machine runs, for another processor, which Debian calls `arch`.
+/// Unpacks a package of the release that this machine runs, for another processor. `arch` is
+/// Debian's name of it.
 ///
 /// # Errors
-/// As [`unpack`].
+/// As for [`unpack`].
 pub(crate) fn unpack_for(arch: &str, package: &str, directory: &Path) -> Result<(), String> {
     let suite = suite().ok_or("this machine's system has no name")?;
     unpack_from(&suite, Some(arch), package, directory)
@@ -54,10 +56,10 @@ fn unpack_from(
     fs::remove_dir_all(&place).map_err(failed)
 }
 
-/// An apt with a state of its own.
+/// An apt with its own state.
 struct Apt {
     place: PathBuf,
-    /// The processor, where it is another one than this machine's.
+    /// The processor, if it is not this machine's.
     arch: Option<String>,
 }
 
@@ -92,7 +94,7 @@ impl Apt {
         for setting in [
             "Dir::Etc::SourceParts=-",
             "Acquire::Languages=none",
-            // The directory is not one that apt's own user may write to.
+            // apt's own user may not write to the directory.
             "APT::Sandbox::User=root",
         ] {
             command.args(["-o", setting]);
@@ -109,7 +111,7 @@ impl Apt {
     }
 }
 
-/// The first mirror of Debian that the machine's apt knows.
+/// Returns the first mirror of Debian in the configuration of the machine's apt.
 pub(crate) fn mirror() -> Option<String> {
     let mut command = Command::new("apt-get");
     command.args(["indextargets", "--format", "$(REPO_URI)"]);
@@ -119,7 +121,7 @@ pub(crate) fn mirror() -> Option<String> {
     text.lines().next().map(str::to_owned)
 }
 
-/// The name of the release that this machine runs.
+/// Returns the name of the release that this machine runs.
 pub(crate) fn suite() -> Option<String> {
     let text = fs::read_to_string("/etc/os-release").ok()?;
     let name = text

@@ -1,10 +1,9 @@
 //! `cargo xtask figures`: server CPU time per operation and bytes per key, as ratios to
 //! `redis-server` in one run.
 //!
-//! Both servers take turns on one core, the load generator (`redis-benchmark`) has another. What
-//! is measured is the processor time of the server's threads, so that a generator that is slower
-//! than the server does not hide the difference. A figure is the median of the ratios of
-//! neighbouring runs.
+//! Both servers take turns on one core; the load generator (`redis-benchmark`) has another. The
+//! processor time of the server's threads is measured, so that a generator that is slower than the
+//! server does not hide the difference. A figure is the median of the ratios of neighbouring runs.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -77,10 +76,10 @@ const WORKLOADS: &[Workload] = &[
     },
 ];
 
-/// Measures and prints a Markdown report; with a path, writes it there too.
+/// Measures and prints a Markdown report. If a path is given, also writes the report there.
 ///
 /// # Errors
-/// When a server or the load generator cannot be run.
+/// If a server or the load generator cannot be run.
 pub fn run(iolite: &str, report_path: Option<&str>) -> Outcome<()> {
     let mut report = heading(iolite);
     cpu_table(iolite, &mut report)?;
@@ -194,7 +193,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// A server pinned to one core, stopped when dropped.
+/// A server pinned to one core. It is stopped when dropped.
 struct Server {
     child: Child,
     port: u16,
@@ -202,7 +201,7 @@ struct Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The server may have ended by itself.
         let _killed = self.child.kill();
         let _ended = self.child.wait();
     }
@@ -232,7 +231,7 @@ impl Server {
         TcpStream::connect(("127.0.0.1", self.port)).map_err(|error| error.to_string())
     }
 
-    /// Sets `keys` keys of 16 bytes, as `redis-benchmark -r` names them, to values of one length.
+    /// Sets `keys` keys of 16 bytes, named as by `redis-benchmark -r`, to values of one length.
     fn load(&self, keys: u32, value_bytes: usize) -> Outcome<()> {
         let mut stream = self.connect()?;
         let value = "x".repeat(value_bytes);
@@ -261,7 +260,7 @@ impl Server {
         Ok(())
     }
 
-    /// Nanoseconds of the server's CPU per request of the workload.
+    /// Returns the server's CPU time per request of the workload, in nanoseconds.
     fn cpu_ns(&self, workload: &Workload) -> Outcome<f64> {
         let before = self.processor_ns()?;
         let status = Command::new("taskset")
@@ -295,7 +294,7 @@ impl Server {
         Ok((self.processor_ns()? - before) as f64 / f64::from(workload.requests))
     }
 
-    /// CPU time of all threads so far, in nanoseconds.
+    /// Returns the CPU time of all threads so far, in nanoseconds.
     fn processor_ns(&self) -> Outcome<u64> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id()))
             .map_err(|error| error.to_string())?;

@@ -1,9 +1,10 @@
-//! `cargo xtask flakes [TIMES] [FILTER]`: tests of the whole server many times over on a busy machine, to find those
-//! that fail now and then.
+//! `cargo xtask flakes [TIMES] [FILTER]`: runs tests of the whole server many times on a busy
+//! machine, to find those that fail occasionally.
 //!
-//! Each test runs by itself, some at once, beside threads that keep every core busy: so who waits for a server for too
-//! short a time fails here rather than in somebody's gate. Those that take long the first time are run no more. A
-//! test that does not end is ended, and has failed.
+//! Each test runs in its own process, several at a time, next to threads that keep every core busy.
+//! A test that does not wait long enough for a server thus fails here rather than in a gate. Tests
+//! that take long the first time are not repeated. A test that does not end is killed and counts as
+//! failed.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -21,32 +22,32 @@ use crate::workspace_root;
 /// Tests of the whole server.
 const TARGETS: &[&str] = &["it", "group"];
 
-/// Tests that run at once.
+/// Number of tests that run at once.
 const AT_ONCE: usize = 4;
 
-/// What takes longer the first time, on the busy machine, is run no more.
+/// Maximum time of a test on the busy machine. A test that takes longer is not repeated.
 const QUICK: Duration = Duration::from_secs(10);
 
-/// A test that takes longer does not end.
+/// Time after which a test counts as hanging.
 const PATIENCE: Duration = Duration::from_mins(5);
 
-/// Lines of what a test said that are shown when it failed.
+/// Number of output lines shown of a failed test.
 const LINES_SHOWN: usize = 40;
 
-/// How often each test runs, unless said otherwise.
+/// Default number of runs of each test.
 pub const TIMES: u32 = 20;
 
-/// A test, and the program that it is in.
+/// A test and its program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Test {
     program: PathBuf,
     name: String,
 }
 
-/// Runs the tests whose names contain `filter` so often.
+/// Runs the tests whose names contain `filter`, each this many times.
 ///
 /// # Errors
-/// Which failed, and how often.
+/// Which tests failed, and how often.
 pub fn run(times: u32, filter: &str) -> Result<(), String> {
     let mut tests = find_tests(filter)?;
     let is_over = AtomicBool::new(false);
@@ -84,7 +85,7 @@ fn burn(is_over: &AtomicBool) {
     }
 }
 
-/// Runs each of the tests once; those that were quick.
+/// Runs each of the tests once, and returns those that were quick.
 fn round_of(tests: &[Test], failures: &Mutex<BTreeMap<String, u32>>) -> Vec<Test> {
     let next = AtomicUsize::new(0);
     let quick = Mutex::new(Vec::new());
@@ -109,7 +110,7 @@ fn round_of(tests: &[Test], failures: &Mutex<BTreeMap<String, u32>>) -> Vec<Test
     quick.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a test; what it said where it failed.
+/// Runs a test. The error is the end of its output.
 fn run_once(test: &Test) -> Result<(), String> {
     let mut child = Command::new(&test.program)
         .args(["--exact", &test.name, "--nocapture"])
@@ -130,7 +131,8 @@ fn run_once(test: &Test) -> Result<(), String> {
     let is_late = now() >= deadline;
     let mut said = String::new();
     for reader in readers.into_iter().flatten() {
-        // Whoever outlives a test that was killed holds the other end: nothing more is read then.
+        // If a test was killed, a process that it started may still hold the pipe. Then nothing
+        // more is read.
         if !is_late {
             said += &reader.join().unwrap_or_default();
         }
@@ -150,7 +152,7 @@ fn text(mut from: impl Read) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Builds the tests, and asks them for their names.
+/// Builds the tests and lists their names.
 fn find_tests(filter: &str) -> Result<Vec<Test>, String> {
     let mut build = linted(&["test", "--workspace", "--no-run", "--message-format=json"]);
     build.args(TARGETS.iter().flat_map(|target| ["--test", target]));
@@ -180,8 +182,8 @@ fn find_tests(filter: &str) -> Result<Vec<Test>, String> {
     }
 }
 
-/// The programs of the server's tests among what cargo says that it has built, an object of JSON a line. Other rooms
-/// have tests of the same names.
+/// Returns the programs of the server's tests from cargo's output, which has one JSON object per
+/// line. Other rooms have tests with the same names.
 fn programs(said: &str) -> Vec<PathBuf> {
     let program = |line: &str| {
         let (_, path) = line.split_once("\"executable\":\"")?;
@@ -212,7 +214,7 @@ mod tests {
             program: "/bin/sh".into(),
             name: name.to_owned(),
         };
-        // It has no such option, and says so.
+        // sh has no such option, and says so.
         let said = run_once(&test("anything")).expect_err("sh has no tests");
         assert!(
             said.contains("option") && said.ends_with("it failed"),

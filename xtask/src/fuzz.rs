@@ -1,13 +1,13 @@
-//! The fuzz targets: built with coverage and the address sanitizer, then fed.
+//! Builds the fuzz targets with coverage and the address sanitizer, and runs them.
 //!
-//! As a part of the gate each target gets a number of inputs that does not depend on how fast the
-//! machine is, mutated from the seeds under `fuzz/corpus` with a fixed beginning of the random
-//! numbers. `cargo xtask soak fuzz` runs each for a number of seconds with a fresh beginning and keeps the inputs
-//! that reached something new in `fuzz/grown` (or where `FUZZ_CORPUS` says), which git does not have and
-//! `cargo clean` leaves alone; the next run goes on from there. An input that fails is kept in
+//! In the gate, each target gets a fixed number of inputs, independent of the machine's speed. They
+//! are mutated from the seeds under `fuzz/corpus` with a fixed random seed. `cargo xtask soak fuzz`
+//! runs each target for a number of seconds with a fresh seed. It keeps the inputs that reached
+//! something new in `fuzz/grown` (or where `FUZZ_CORPUS` says), which is not in git and which
+//! `cargo clean` does not remove; the next run continues from there. An input that fails is kept in
 //! `target/fuzz/artifacts`.
 //!
-//! The sanitizer is an unstable option; the pinned compiler takes it when told that it may.
+//! The sanitizer is an unstable option. The pinned compiler accepts it if it is allowed to.
 
 use std::ffi::OsString;
 use std::fs;
@@ -20,7 +20,7 @@ use std::thread;
 use crate::parts::{cargo, done, target_directory};
 use crate::{toolchain, workspace_root};
 
-/// The targets, and how many inputs each gets in the gate: about 2 s each.
+/// The targets, and the number of inputs of each in the gate: about 2 s each.
 const TARGETS: [(&str, u32); 20] = [
     ("glob", 40_000),
     ("words", 40_000),
@@ -43,11 +43,11 @@ const TARGETS: [(&str, u32); 20] = [
     ("http_request", 3_000),
     ("memcached_request", 30_000),
 ];
-/// Seconds after which one input counts as endless: far more than any takes on a busy machine.
+/// Seconds after which an input counts as endless: far more than any takes on a busy machine.
 const INPUT_SECONDS_MAX: u32 = 60;
 const MEMORY_MB_MAX: u32 = 2048;
 
-/// What a fuzzer has to see of a program: its edges and what it compares.
+/// Compiler options that show a program's edges and comparisons to the fuzzer.
 const FLAGS: &str = "-Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
@@ -56,7 +56,7 @@ const FLAGS: &str = "-Cpasses=sancov-module \
     -Cllvm-args=-simplifycfg-branch-fold-threshold=0 \
     -Zsanitizer=address --cfg fuzzing -Ccodegen-units=1";
 
-/// Gives every target its number of inputs, as many targets at a time as there are cores.
+/// Runs every target with its number of inputs, as many targets at a time as there are cores.
 ///
 /// # Errors
 /// Which target failed, and where its input is.
@@ -65,17 +65,18 @@ pub fn run_all() -> Result<(), String> {
     side_by_side(&|target, runs| feed(&programs, target, runs))
 }
 
-/// Feeds every target for so many seconds, with random numbers that begin with `seed`; what reached something new
-/// is kept.
+/// Runs every target for some seconds, with the random seed `seed`. Inputs that reached something
+/// new are kept.
 ///
 /// # Errors
-/// As [`run_all`].
+/// As for [`run_all`].
 pub fn grow_all(seconds: &str, seed: &str) -> Result<(), String> {
     let programs = build()?;
     side_by_side(&|target, _| grow(&programs, target, seconds, Some(seed)))
 }
 
-/// Does something with each target and the number of its inputs, as many at a time as there are cores.
+/// Calls `each` with each target and the number of its inputs, as many at a time as there are
+/// cores.
 fn side_by_side(each: &(impl Fn(&str, u32) -> Result<(), String> + Sync)) -> Result<(), String> {
     let next = AtomicUsize::new(0);
     let work = || {
@@ -95,7 +96,7 @@ fn side_by_side(each: &(impl Fn(&str, u32) -> Result<(), String> + Sync)) -> Res
     })
 }
 
-/// Gives one target so many inputs, and shows what it says when it has ended.
+/// Runs one target with a number of inputs, and shows its output at the end.
 fn feed(programs: &Path, target: &str, runs: u32) -> Result<(), String> {
     let mut fuzzer = fuzzer(programs, target)?;
     fuzzer.arg(format!("-runs={runs}")).arg("-seed=1");
@@ -114,10 +115,10 @@ fn feed(programs: &Path, target: &str, runs: u32) -> Result<(), String> {
     }
 }
 
-/// Feeds one target for some seconds, from its seeds and what earlier runs have found.
+/// Runs one target for some seconds, from its seeds and from what earlier runs have found.
 ///
 /// # Errors
-/// As [`run_all`].
+/// As for [`run_all`].
 pub fn run_one(target: &str, seconds: &str) -> Result<(), String> {
     if !TARGETS.iter().any(|(name, _)| *name == target) {
         return Err(format!("no fuzz target is called {target}"));
@@ -125,10 +126,10 @@ pub fn run_one(target: &str, seconds: &str) -> Result<(), String> {
     grow(&build()?, target, seconds, None)
 }
 
-/// Runs one input, one that failed before, say.
+/// Runs one input, for example one that failed before.
 ///
 /// # Errors
-/// As [`run_all`].
+/// As for [`run_all`].
 pub fn replay(target: &str, input: &str) -> Result<(), String> {
     if !TARGETS.iter().any(|(name, _)| *name == target) {
         return Err(format!("no fuzz target is called {target}"));
@@ -156,10 +157,10 @@ fn grow(programs: &Path, target: &str, seconds: &str, seed: Option<&str>) -> Res
     })
 }
 
-/// Builds all targets; where the programs are.
+/// Builds all targets, and returns where the programs are.
 fn build() -> Result<PathBuf, String> {
     let host = toolchain::fact("host")?;
-    // An explicit target keeps the flags away from build scripts.
+    // An explicit target keeps the flags out of build scripts.
     let mut build = cargo(&["build", "--quiet", "--release", "--bins", "--target", &host]);
     build.current_dir(source());
     build.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", FLAGS);
@@ -183,7 +184,7 @@ fn fuzzer(programs: &Path, target: &str) -> Result<Command, String> {
     Ok(fuzzer)
 }
 
-/// The seeds as one option: nothing is written beside them.
+/// Returns the seeds as one option. Nothing is written next to them.
 fn seeds(target: &str) -> Result<OsString, String> {
     let place = source().join("corpus").join(target);
     let failed = |error: std::io::Error| format!("{}: {error}", place.display());
@@ -198,7 +199,7 @@ fn seeds(target: &str) -> Result<OsString, String> {
     Ok(option)
 }
 
-/// The targets' package, which is no member of the workspace.
+/// Returns the targets' package, which is not a member of the workspace.
 fn source() -> PathBuf {
     workspace_root().join("fuzz")
 }

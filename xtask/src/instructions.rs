@@ -1,16 +1,18 @@
-//! `cargo xtask instructions`: how many instructions the server runs in user space per GET and per
-//! SET at pipeline 16, beside `redis-server` in the same run.
+//! `cargo xtask instructions`: counts the instructions that the server runs in user space per GET
+//! and per SET at pipeline 16, next to `redis-server` in the same run.
 //!
-//! Valgrind's callgrind counts them. A figure is the difference of two runs that differ only in how
-//! many requests they serve, so that starting, filling and stopping cancel out. Unlike a timing it is
-//! the same on a loaded machine, to a percent or two: how many connections are ready at one wake-up
-//! differs. So it can be held against what was recorded (`xtask/instructions.txt`), and a change that
-//! makes the path of a request longer shows before anybody measures a time. The gate counts
-//! what its tests ran (`dev`), which is built anyway; the soak a release build without features, and `cargo xtask
-//! instructions dist` the binary that is published, whose figures are cited.
+//! Valgrind's callgrind counts them. A figure is the difference of two runs that differ only in the
+//! number of requests, so that starting, filling and stopping cancel out. Unlike a time, a figure
+//! is the same on a loaded machine, within a percent or two, because the number of connections that
+//! are ready at one wake-up varies. Figures can therefore be compared with the recorded ones
+//! (`xtask/instructions.txt`), and a change that makes the path of a request longer shows before
+//! any time is measured. The gate counts the binary that its tests ran (`dev`), which is built
+//! anyway. The soak counts a release build without features. `cargo xtask instructions dist` counts
+//! the published binary, whose figures are cited.
 //!
-//! `cargo xtask instructions cache` has callgrind simulate caches as well, and shows how often each
-//! server misses them. Real ones prefetch, so that is a comparison of two programs, no prediction.
+//! `cargo xtask instructions cache` makes callgrind simulate caches as well, and shows how often
+//! each server misses them. Real caches prefetch, so this compares two programs and predicts
+//! nothing.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -25,12 +27,12 @@ mod load;
 
 pub(crate) use load::free_port;
 
-/// What is measured.
+/// The measured requests.
 const REQUESTS: [Request; 2] = [Request::Get, Request::Set];
 
 type Outcome<T> = Result<T, String>;
 
-/// Recorded counts: build and request, instructions.
+/// Recorded counts: build and request, and number of instructions.
 type Recorded = Vec<(String, f64)>;
 
 /// A server to measure: its name in tables, its program and options.
@@ -40,16 +42,16 @@ struct Contestant {
     options: &'static [&'static str],
 }
 
-/// Which binary is counted. Each has its own recorded figures.
+/// The binary that is counted. Each has its own recorded figures.
 #[derive(Clone, Copy)]
 pub enum Build {
-    /// What the tests run: rooms on the path of a request are a little optimised in it, the server is not. A path that
-    /// becomes longer shows there as well.
+    /// The binary of the tests. Rooms on the path of a request are slightly optimised in it; the
+    /// server is not. A path that becomes longer shows here as well.
     Dev,
-    /// What `cargo build --release` makes, without its features, whose libraries take most of the time: nothing of them is
-    /// on the path of a request.
+    /// The result of `cargo build --release` without features. The libraries of the features take
+    /// most of the build time, and none of them is on the path of a request.
     Release,
-    /// What is published: optimized as a whole, which takes minutes to build.
+    /// The published binary. It is optimised as a whole, which takes minutes to build.
     Dist,
 }
 
@@ -62,7 +64,8 @@ impl Build {
         }
     }
 
-    /// How much longer than recorded the way of a request may be. What is not optimised counts the same to one percent.
+    /// Returns by what fraction a request's path may exceed the recorded count. Counts of
+    /// unoptimised code vary by one percent.
     fn margin(self) -> f64 {
         match self {
             Self::Dev => 0.03,
@@ -70,32 +73,32 @@ impl Build {
         }
     }
 
-    /// Rounds of requests of the two runs whose difference counts.
+    /// Returns the rounds of requests of the two runs whose difference counts.
     fn rounds(self) -> (u32, u32) {
         match self {
-            // Ten times as many instructions under the emulator.
+            // It runs ten times as many instructions under the emulator.
             Self::Dev => (10, 60),
             Self::Release | Self::Dist => (25, 125),
         }
     }
 
-    /// Where cargo puts it.
+    /// Returns the directory where cargo puts the binary.
     fn directory(self) -> PathBuf {
         match self {
             Self::Dev => target_directory().join("debug"),
-            // Beside the one with features, which other parts of the soak run.
+            // Separate from the build with features, which other parts of the soak run.
             Self::Release => bare_directory().join("release"),
             Self::Dist => target_directory().join("dist"),
         }
     }
 
-    /// What a request's figure is called in the record.
+    /// Returns the name of a request's figure in the record.
     fn record_name(self, request: Request) -> String {
         format!("{} {}", self.name(), request.name())
     }
 }
 
-/// One run under callgrind: what its events amounted to, in the order of [`EVENTS`].
+/// Counts of one run under callgrind, in the order of [`EVENTS`].
 type Counts = Vec<f64>;
 
 /// The events shown: instructions, and misses of the simulated caches.
@@ -106,10 +109,10 @@ const EVENTS: [(&str, &[&str]); 4] = [
     ("last level", &["ILmr", "DLmr", "DLmw"]),
 ];
 
-/// Counts instructions and compares them with what is recorded; with `accept`, records them.
+/// Counts instructions and compares them with the recorded counts. With `accept`, records them.
 ///
 /// # Errors
-/// When something cannot be run, or more instructions are needed than recorded.
+/// If something cannot be run, or more instructions are needed than recorded.
 pub fn check(build: Build, accept: bool) -> Outcome<()> {
     let contestants = contestants(build)?;
     let load = Load {
@@ -146,10 +149,10 @@ pub fn check(build: Build, accept: bool) -> Outcome<()> {
     judge(&measured, build.margin())
 }
 
-/// Shows what callgrind's simulated caches miss, beside Redis.
+/// Shows the misses of callgrind's simulated caches, next to those of Redis.
 ///
 /// # Errors
-/// When something cannot be run.
+/// If something cannot be run.
 pub fn show_cache_misses() -> Outcome<()> {
     let contestants = contestants(Build::Dist)?;
     let load = Load {
@@ -172,7 +175,7 @@ pub fn show_cache_misses() -> Outcome<()> {
     Ok(())
 }
 
-/// Iolite, built now, and Redis.
+/// Returns Iolite, built now, and Redis.
 fn contestants(build: Build) -> Outcome<[Contestant; 2]> {
     let built = built(build).status();
     if !built.is_ok_and(|status| status.success()) {
@@ -193,12 +196,12 @@ fn contestants(build: Build) -> Outcome<[Contestant; 2]> {
     ])
 }
 
-/// Where the build without features is made.
+/// Returns the directory of the build without features.
 pub(crate) fn bare_directory() -> PathBuf {
     target_directory().join("bare")
 }
 
-/// What builds it.
+/// Returns the command that builds the binary.
 fn built(build: Build) -> Command {
     let mut built = match build {
         Build::Dev => return parts::everything(),
@@ -215,12 +218,12 @@ fn built(build: Build) -> Command {
         }
         Build::Dist => cargo(&["build", "--profile", "dist", "-p", "server"]),
     };
-    // The same code at the same addresses, with the symbols that the tests of what ships look at.
+    // The same code at the same addresses, with the symbols that tests of the shipped binary use.
     built.env("KEEP_SYMBOLS", "yes");
     built
 }
 
-/// What more requests cost, each.
+/// Returns the cost of each additional request.
 fn per_request(
     contestant: &Contestant,
     request: Request,
@@ -237,7 +240,8 @@ fn per_request(
         .collect())
 }
 
-/// All events of a server that is started, filled, asked for so many rounds of requests and stopped.
+/// Returns all events of a server that is started, filled, sent a number of rounds of requests, and
+/// stopped.
 fn run(
     contestant: &Contestant,
     request: Request,
@@ -252,7 +256,7 @@ fn run(
     let served = load.run(port, request, rounds);
     let stopped = served.and_then(|()| load::shut_down(port));
     if stopped.is_err() {
-        // It may have ended by itself.
+        // The server may have ended by itself.
         let _killed = server.kill();
     }
     let ended = server.wait();
@@ -263,8 +267,8 @@ fn run(
     counts(&text).ok_or_else(|| "callgrind wrote no summary".to_owned())
 }
 
-/// Starts a server under callgrind, on one core: with one to spare it would look for requests before
-/// it sleeps, as often as time permits.
+/// Starts a server under callgrind, on one core. With a spare core it would look for requests
+/// before it sleeps, as often as time permits.
 fn start(
     contestant: &Contestant,
     port: u16,
@@ -284,7 +288,7 @@ fn start(
         .map_err(|error| format!("valgrind: {error}"))
 }
 
-/// The sums of a callgrind file, for each of [`EVENTS`]; 0 for those that were not counted.
+/// Returns the sums of a callgrind file for each of [`EVENTS`], 0 for those that were not counted.
 fn counts(text: &str) -> Option<Counts> {
     let line = |key: &str| text.lines().find_map(|line| line.strip_prefix(key));
     let names: Vec<&str> = line("events:")?.split_whitespace().collect();
@@ -303,7 +307,7 @@ fn record_path() -> PathBuf {
     workspace_root().join("xtask/instructions.txt")
 }
 
-/// The recorded counts; none when nothing was recorded yet.
+/// Returns the recorded counts, none if nothing was recorded yet.
 fn recorded() -> Outcome<Recorded> {
     let path = record_path();
     let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;

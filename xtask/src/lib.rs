@@ -1,4 +1,5 @@
-//! The developer's front door, as a library: what `cargo xtask` does, and the tidy check as a test.
+//! The developer's entry point, as a library: the commands of `cargo xtask`, and the tidy check as
+//! a test.
 //!
 //! No dependencies, so that it builds in a second.
 #![forbid(unsafe_code)]
@@ -27,7 +28,7 @@ pub mod workflows;
 
 use std::path::PathBuf;
 
-/// The directory of the workspace.
+/// Returns the directory of the workspace.
 #[must_use]
 pub fn workspace_root() -> PathBuf {
     let mut root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));

@@ -1,4 +1,5 @@
-//! The developer's front door: `cargo xtask test`, `soak`, `tidy`, `ci` and the tools of the testkit.
+//! The developer's entry point: `cargo xtask test`, `soak`, `tidy`, `ci` and the tools of the
+//! testkit.
 #![forbid(unsafe_code)]
 #![expect(
     clippy::print_stdout,
@@ -69,7 +70,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Builds the profile whose figures are published, and measures it beside `redis-server`.
+/// Builds the profile whose figures are published, and measures it next to `redis-server`.
 fn measure(report: Option<&str>) -> ExitCode {
     let words = ["build", "--profile", "dist", "--package", "server"];
     let built = std::process::Command::new("cargo").args(words).status();
@@ -95,7 +96,7 @@ fn flakes_of(words: &[&str]) -> ExitCode {
     }
 }
 
-/// As CI does it: nothing may be left out for lack of a tool.
+/// Runs the gate as CI does: no part may be left out because a tool is missing.
 fn ci() -> ExitCode {
     let program = match std::env::current_exe() {
         Ok(program) => program,
@@ -152,7 +153,7 @@ fn accept_long_functions() -> ExitCode {
 }
 
 fn testkit(words: &[&str]) -> ExitCode {
-    // The server is built too, for the tools that start it.
+    // The server is built too, because some tools start it.
     let build = ["build", "--quiet", "-p", "server", "-p", "testkit"];
     let run = ["run", "--quiet", "-p", "testkit", "--"];
     let done = parts::cargo(&build)

@@ -1,11 +1,12 @@
-//! `cargo xtask package`: what is handed out, made from one build of the profile `dist`.
+//! `cargo xtask package`: makes everything that is published, from one build of the profile `dist`.
 //!
-//! A tarball, one whose server needs no library at all, packages for Debian and for RPM, an image for containers, a wheel
-//! for Python, debug information, the bill of materials, and the sums of all of them, in `target/package`. Programs of
-//! Debian make and check the formats; nothing here needs a daemon or rights. The binary has the C++ library inside, so that
-//! it needs the C library alone.
+//! These are a tarball, a tarball whose server needs no library at all, packages for Debian and for
+//! RPM, an image for containers, a wheel for Python, debug information, the bill of materials, and
+//! the checksums of all of them. They are put into `target/package`. Debian's programs make and
+//! check the formats; nothing here needs a daemon or root. The binary contains the C++ library, so
+//! that it needs only the C library.
 //!
-//! `cargo xtask check-packages` installs each into a root of its own and runs the server that is in it, and
+//! `cargo xtask check-packages` installs each package into its own root and runs the server in it.
 //! `cargo xtask check-builds` builds the server again in another directory and compares.
 
 mod archives;
@@ -35,8 +36,8 @@ pub use index::make as make_index;
 pub use target::Target;
 pub use twice::check as check_builds;
 
-/// Seconds since 1970 that all files in packages are given, so that two builds of one commit are equal: the time of
-/// the commit.
+/// The time of all files in packages, in seconds since 1970. It is the time of the commit, so that
+/// two builds of one commit are equal.
 struct Epoch(String);
 
 /// What is packed, and where it is put.
@@ -45,16 +46,16 @@ struct Package {
     version: String,
     target: Target,
     epoch: Epoch,
-    /// Everything that is handed out.
+    /// Directory of the published files.
     out: PathBuf,
-    /// What is being put together.
+    /// Directory of work in progress.
     work: PathBuf,
 }
 
 /// Programs that make and check packages.
 const NEEDS: [&Tool; 3] = [&tools::PACKERS, &tools::IMAGE_TOOLS, &tools::PYTHON];
 
-/// Makes everything.
+/// Makes all packages.
 ///
 /// # Errors
 /// What could not be run or written.
@@ -62,7 +63,8 @@ pub fn make(target: Target) -> Outcome<()> {
     let package = Package::begin(target)?;
     let built = package.build(Kind::Shared, "built")?;
     package.pack(&built)?;
-    // Its compiler comes from elsewhere: without it there is everything else. That it does not build is another matter.
+    // The compiler comes from elsewhere. If it is missing, everything else is still made. If the
+    // build fails, that is an error.
     let inside = match build::zig() {
         Ok(_) => package.pack_inside(),
         Err(error) => {
@@ -74,8 +76,8 @@ pub fn make(target: Target) -> Outcome<()> {
     inside
 }
 
-/// Packs a program that was built already: for who works on the packages, and for a server that runs with the C library of
-/// the machine alone.
+/// Packs a program that is already built. This serves work on the packages, and a server that runs
+/// only with the C library of the machine.
 ///
 /// # Errors
 /// What could not be run or written.
@@ -100,7 +102,7 @@ impl Package {
         Ok(package)
     }
 
-    /// What is packed for a processor, at this commit.
+    /// Returns the description of the package for a processor, at this commit.
     fn described(target: Target) -> Outcome<Self> {
         let root = crate::workspace_root();
         let manifest = read(&root.join("Cargo.toml"))?;
@@ -133,7 +135,7 @@ impl Package {
         build.make(&self.work.join(directory))
     }
 
-    /// Everything that has this program in it.
+    /// Makes everything that contains this program.
     fn pack(&self, built: &Built) -> Outcome<()> {
         let tree = tree::make(self, "tree", &built.program)?;
         bill::make(self, &tree)?;
@@ -146,7 +148,7 @@ impl Package {
         wheel::make(self, &built.program)
     }
 
-    /// The tarball whose server has all libraries inside.
+    /// Makes the tarball whose server contains all libraries.
     fn pack_inside(&self) -> Outcome<()> {
         let inside = self.build(Kind::Inside, "built-musl")?;
         let tree = tree::make(self, "tree-musl", &inside.program)?;
@@ -154,7 +156,7 @@ impl Package {
         archives::tarball(self, &tree, "-musl")
     }
 
-    /// Sums what there is, and tells of it.
+    /// Writes the checksums and lists the files.
     fn finish(&self) -> Outcome<()> {
         archives::sums(self)?;
         println!("in {}:", self.out.display());

@@ -1,4 +1,5 @@
-//! The parts of the gate, `cargo xtask test`: what each runs, what it needs, how long it may take.
+//! The parts of the gate, `cargo xtask test`: what each part runs, what it needs and how long it
+//! may take.
 
 use std::process::Command;
 
@@ -8,17 +9,17 @@ use crate::{sanitize, toolchain, workspace_root};
 /// A part of the gate.
 #[derive(Clone, Copy)]
 pub struct Part {
-    /// What it is called on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// What it shows.
+    /// What the part shows.
     pub purpose: &'static str,
-    /// Its budget: minutes it may take on two cores, from a clean clone.
+    /// Budget in minutes on two cores, from a clean clone.
     pub minutes_max: f64,
-    /// Programs it needs beyond Rust and a C compiler.
+    /// Programs that it needs besides Rust and a C compiler.
     pub needs: &'static [&'static Tool],
-    /// When it runs, unless it is asked for by name.
+    /// When it runs, unless it is named on the command line.
     pub when: When,
-    /// What it runs, in order.
+    /// The commands that it runs, in order.
     pub commands: fn() -> Vec<Command>,
 }
 
@@ -27,15 +28,15 @@ pub struct Part {
 pub enum When {
     /// Every time.
     Always,
-    /// When something below these paths changed ([`crate::changed`]).
+    /// If something below these paths changed ([`crate::changed`]).
     Changed(&'static [&'static str]),
 }
 
-/// Minutes that what always runs may take on two cores, from a clean clone. Whoever passes it moves something to
-/// the soak.
+/// Minutes that the parts that always run may take together, on two cores, from a clean clone. If a
+/// change exceeds it, something must move to the soak.
 pub const MINUTES_MAX: f64 = 15.0;
 
-/// Where bytes from outside are read.
+/// Paths of code that reads bytes from outside.
 const DECODERS: &[&str] = &[
     "crates/access",
     "crates/base",
@@ -50,7 +51,7 @@ const DECODERS: &[&str] = &[
     "fuzz",
 ];
 
-/// The parts of the gate, the quick ones first.
+/// The parts of the gate, fast ones first.
 pub const PARTS: &[Part] = &[
     Part {
         name: "format",
@@ -80,9 +81,10 @@ pub const PARTS: &[Part] = &[
         when: When::Always,
         commands: || {
             let mut test = linted(&["test", "--workspace", "--no-fail-fast"]);
-            // Those of the part before.
+            // The previous part runs these.
             test.args(["--exclude", "xtask"]);
-            // Three times the cores of the smallest machine: many tests wait for a server, or for time to pass.
+            // Three times the cores of the smallest machine, because many tests wait for a server
+            // or for time to pass.
             test.env("RUST_TEST_THREADS", "6");
             vec![everything(), test]
         },
@@ -204,7 +206,7 @@ pub const PARTS: &[Part] = &[
     },
 ];
 
-/// The budgets as a table in Markdown, as it stands in CONTRIBUTING.md.
+/// Returns the budgets as a Markdown table, as in CONTRIBUTING.md.
 #[must_use]
 pub fn budgets() -> String {
     let mut table = String::from("| part | what it shows | minutes | runs |\n|---|---|---|---|\n");
@@ -223,12 +225,14 @@ pub fn budgets() -> String {
     table + &format!("| **what always runs** | | **{sum:.1}** | at most {MINUTES_MAX:.1} |\n")
 }
 
-/// Builds what ships: the server alone, so with its own features.
+/// Builds what ships: the server alone, and therefore only with its own features.
 pub(crate) const SHIPPED: &[&str] = &["build", "--release", "--package", "server"];
 
-/// Process tests whose names begin so, of the server that was built beside them.
+/// Returns a command that runs the process tests whose names begin with `filter`, with the server
+/// that was built with them.
 pub(crate) fn process_tests(filter: &str) -> Command {
-    // The same packages as in the part `tests`, or features would differ and everything be compiled anew.
+    // The same packages as in the part `tests`. Otherwise features would differ and everything
+    // would be compiled again.
     process_tests_of("it", filter)
 }
 
@@ -243,17 +247,19 @@ fn process_tests_of(target: &str, filter: &str) -> Command {
     ])
 }
 
-/// What the part `tests` builds: named the same way elsewhere it is not built anew, with other features.
+/// Returns the build of the part `tests`. If other parts name the same packages, nothing is built
+/// again with other features.
 pub(crate) fn everything() -> Command {
     linted(&["build", "--workspace", "--all-targets"])
 }
 
-/// Cargo with these words, and with clippy as the compiler of the workspace: what is built to be run is linted on the way.
-/// `cargo clippy` itself compiles everything a second time, libraries included, and nothing of that can be run.
+/// Returns a cargo command with clippy as the compiler of the workspace, so that code that is built
+/// to be run is linted too. `cargo clippy` itself would compile everything a second time, including
+/// libraries, without a result that can be run.
 pub(crate) fn linted(words: &[&str]) -> Command {
     let mut command = cargo(words);
     command.env("RUSTC_WORKSPACE_WRAPPER", toolchain::clippy_driver());
-    // As `cargo clippy -- -D warnings` hands it on.
+    // As `cargo clippy -- -D warnings` passes it on.
     command.env(
         "CLIPPY_ARGS",
         "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",
@@ -261,10 +267,10 @@ pub(crate) fn linted(words: &[&str]) -> Command {
     command
 }
 
-/// Cargo with these words, in the workspace.
+/// Returns a cargo command in the workspace.
 #[must_use]
 pub fn cargo(words: &[&str]) -> Command {
-    // Set when cargo runs this program: the same cargo then, not the first one in PATH.
+    // Set when cargo runs this program. Then the same cargo is used, not the first one in PATH.
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(words).current_dir(workspace_root());
@@ -274,7 +280,7 @@ pub fn cargo(words: &[&str]) -> Command {
 /// Runs a command to its end.
 ///
 /// # Errors
-/// When it cannot be run or fails: `what`, and how.
+/// If it cannot be run or fails: `what`, and how.
 pub(crate) fn done(command: &mut Command, what: &str) -> Result<(), String> {
     match command.status() {
         Ok(status) if status.success() => Ok(()),
@@ -283,39 +289,41 @@ pub(crate) fn done(command: &mut Command, what: &str) -> Result<(), String> {
     }
 }
 
-/// This program with other words.
+/// Returns a command that runs this program with other arguments.
 pub(crate) fn xtask(words: &[&str]) -> Command {
     let mut command = cargo(&["run", "--quiet", "--package", "xtask", "--"]);
     command.args(words);
     command
 }
 
-/// The control log and whole control groups under random faults, optimised: a seed takes a tenth of the time.
+/// Returns the tests of the control log and of whole control groups under random faults. They are
+/// optimised, because a seed then takes a tenth of the time.
 pub(crate) fn whole_groups() -> Command {
     let mut test = cargo(&["test", "-p", "consensus", "--release", "--lib"]);
     test.args(["--", "--nocapture", "faults::", "under_faults"]);
     test
 }
 
-/// Tests that plain `cargo test` leaves out because they need more than Rust, or long.
+/// Returns the tests that plain `cargo test` leaves out because they take long or need more than
+/// Rust.
 pub(crate) fn ignored(filter: &str) -> Command {
     ignored_of("it", filter)
 }
 
-/// Clients that ask Sentinels where the primary is, over its loss.
+/// Returns the tests of clients that ask Sentinels for the primary, also after its loss.
 pub(crate) fn sentinel_clients() -> Command {
     ignored_of("group", "sentinel_clients::")
 }
 
-/// The same of another test of the whole server.
+/// Returns the same tests of another test target of the whole server.
 fn ignored_of(target: &str, filter: &str) -> Command {
     let mut test = process_tests_of(target, filter);
     test.args(["--", "--ignored", "--nocapture", "--test-threads", "1"]);
     test
 }
 
-/// The modules called `model`, under a model checker. It has a target directory of its own, or
-/// everything would be compiled anew afterwards.
+/// Returns the modules called `model`, under a model checker. They have their own target directory;
+/// otherwise everything would be compiled again afterwards.
 pub(crate) fn model(checker: &str, rooms: &[&str]) -> Command {
     let mut test = cargo(&["test", "--release", "--lib", "--no-fail-fast"]);
     test.args(rooms.iter().flat_map(|room| ["-p", room]));

@@ -1,9 +1,10 @@
-//! Killing what a command started: cargo leaves its tests alone when it is killed, and tests their servers.
+//! Kills all processes that a command started. If cargo is killed, its tests keep running; if tests
+//! are killed, so do their servers.
 
 use std::collections::HashMap;
 use std::process::Command;
 
-/// Kills a process and all that descend from it, by the table of processes as it stands in `/proc`.
+/// Kills a process and all its descendants, according to the table of processes in `/proc`.
 pub(crate) fn kill_tree(root: u32) {
     let mut doomed = vec![root];
     let parents = parents();
@@ -15,11 +16,11 @@ pub(crate) fn kill_tree(root: u32) {
     }
     let mut kill = Command::new("kill");
     kill.arg("-KILL").args(doomed.iter().map(u32::to_string));
-    // Fails when one of them ended in between: nothing is left to be done about it.
+    // This fails if one of them ended in the meantime. Nothing else needs to be done then.
     drop(kill.status());
 }
 
-/// The parent of each process.
+/// Returns the parent of each process.
 fn parents() -> HashMap<u32, u32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     entries
@@ -31,8 +32,8 @@ fn parents() -> HashMap<u32, u32> {
         .collect()
 }
 
-/// The parent in a line of `/proc/PID/stat` (proc(5)): `PID (NAME) STATE PARENT …`. A name may have blanks and
-/// parentheses of its own, so that the last one counts.
+/// Returns the parent from a line of `/proc/PID/stat` (proc(5)): `PID (NAME) STATE PARENT …`. A
+/// name may contain blanks and parentheses, so the last parenthesis counts.
 fn parent_of(stat: &str) -> Option<u32> {
     let (_, after_name) = stat.rsplit_once(')')?;
     after_name.split_whitespace().nth(1)?.parse().ok()

@@ -1,4 +1,4 @@
-//! Running parts of the tests one after the other, and the table of what they took.
+//! Runs parts of the tests one after the other, and shows a table of their times.
 
 use std::fmt::Write;
 use std::process::{Child, Command};
@@ -8,11 +8,11 @@ use crate::parts::{MINUTES_MAX, Part, When};
 use crate::test_runs::{self, Ended};
 use crate::{changed, processes};
 
-/// Minutes after the beginning of the gate by which every part about a change is to be over: what a slow machine has no
-/// time for is left to whoever runs it by name, and to the soak.
+/// Minutes from the start of the gate by which every part that depends on changes must end. Parts
+/// for which a slow machine has no time are left to the soak, or to a run by name.
 const OVER_WITHIN_MINUTES: f64 = 20.0;
 
-/// What came of a part.
+/// The result of a part.
 pub struct Outcome {
     name: &'static str,
     minutes_max: f64,
@@ -22,19 +22,20 @@ pub struct Outcome {
 
 enum PartResult {
     Passed,
-    /// Passed, these tests only when they ran again, alone.
+    /// Passed, but these tests only when they ran again, alone.
     Flaky(Vec<String>),
     Failed,
-    /// Not run: these programs are missing.
+    /// Not run, because these programs are missing.
     LeftOut(Vec<String>),
-    /// Not run: nothing changed that it is about.
+    /// Not run, because nothing changed that concerns it.
     Unchanged,
-    /// Not run: what ran before took so long that this would pass [`OVER_WITHIN_MINUTES`].
+    /// Not run, because the earlier parts took so long that it would end after
+    /// [`OVER_WITHIN_MINUTES`].
     Postponed,
 }
 
 impl Outcome {
-    /// Whether it may count as passed. In CI nothing may be left out.
+    /// Whether the part may count as passed. In CI no part may be left out.
     #[must_use]
     pub fn is_good(&self) -> bool {
         match self.result {
@@ -64,8 +65,8 @@ impl Outcome {
     }
 }
 
-/// Runs the whole gate, also after a part has failed; without the parts about what has not changed, and without those
-/// that would not be over in time.
+/// Runs the whole gate, and continues after a failed part. Skips parts that nothing changed for,
+/// and those that would not end in time.
 #[must_use]
 pub fn gate(parts: &[Part]) -> Vec<Outcome> {
     let begin = now();
@@ -91,7 +92,7 @@ fn not_run(part: &Part, result: PartResult) -> Outcome {
     }
 }
 
-/// Runs these parts, also after one has failed.
+/// Runs these parts, and continues after a failed one.
 #[must_use]
 pub fn all(parts: &[Part]) -> Vec<Outcome> {
     parts.iter().map(one).collect()
@@ -138,8 +139,8 @@ fn run_commands(part: &Part, deadline: Instant) -> PartResult {
     }
 }
 
-/// How long a part may take until it counts as hanging: long enough for a machine several times as slow as the budgets
-/// assume.
+/// Returns the time after which a part counts as hanging. It is long enough for a machine several
+/// times as slow as the budgets assume.
 fn time_limit(part: &Part) -> Duration {
     Duration::from_secs_f64((5.0 * part.minutes_max).max(10.0) * 60.0)
 }
@@ -149,15 +150,16 @@ pub(crate) fn succeeds(command: &mut Command) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// The same of a command that is killed with all it started when it is not over by then: a test that hangs fails, and
-/// what it printed says which one.
+/// Runs a command, and returns whether it succeeds before the deadline. At the deadline, kills it
+/// with all processes it started. A test that hangs thus fails, and its output shows which one it
+/// is.
 pub(crate) fn succeeds_before(command: &mut Command, deadline: Instant) -> bool {
     show(command);
     let child = command.spawn();
     child.is_ok_and(|mut child| ends_well(&mut child, deadline))
 }
 
-/// Waits for the end of a command; it is killed at the deadline.
+/// Waits for a command to end, and kills it at the deadline. Returns whether it succeeded.
 pub(crate) fn ends_well(child: &mut Child, deadline: Instant) -> bool {
     loop {
         match child.try_wait() {
@@ -168,7 +170,7 @@ pub(crate) fn ends_well(child: &mut Child, deadline: Instant) -> bool {
     }
     println!("it hangs: killed, its time is over");
     processes::kill_tree(child.id());
-    // Reaped, whether the signal or its own end came first.
+    // Reaps the child, whether it was killed or ended before.
     drop(child.wait());
     false
 }
@@ -181,7 +183,7 @@ pub(crate) fn show(command: &Command) {
     println!("$ cargo {}", words.join(" "));
 }
 
-/// What each part took and may take, in minutes.
+/// Returns a table of the minutes that each part took and may take.
 #[must_use]
 pub fn table(outcomes: &[Outcome]) -> String {
     let mut table = String::from("part            minutes   at most   result\n");
@@ -190,7 +192,7 @@ pub fn table(outcomes: &[Outcome]) -> String {
         let minutes = outcome.took.as_secs_f64() / 60.0;
         total += minutes;
         let (name, most, word) = (outcome.name, outcome.minutes_max, outcome.word());
-        // Told, no failure: a machine may be slow.
+        // This is reported but is not a failure, because a machine may be slow.
         let over = match minutes > most {
             true => format!("   OVER ITS BUDGET: {:.1} times", minutes / most),
             false => String::new(),
@@ -232,7 +234,7 @@ mod tests {
             .args(["-c", "sleep 1000 & echo $! > $0; wait"])
             .arg(&file);
         let begin = now();
-        // As long as the grandchild is not there yet, there is nothing to be killed.
+        // If the grandchild does not exist yet, there is nothing to kill.
         let mut limit = Duration::from_millis(200);
         let grandchild = loop {
             assert!(!succeeds_before(&mut command, now() + limit));
@@ -248,7 +250,7 @@ mod tests {
         }
     }
 
-    /// Whether a process is there that is more than an entry nobody has asked for yet.
+    /// Whether a process exists and is not a zombie.
     fn is_alive(process: &str) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
         stat.is_ok_and(|stat| !stat.contains(") Z "))

@@ -1,20 +1,20 @@
-//! Tests under sanitizers, with the pinned compiler, which takes the unstable option when told that it
-//! may.
+//! Runs tests under sanitizers, with the pinned compiler. It accepts the unstable option if it is
+//! allowed to.
 //!
-//! * Address: the rooms that have `unsafe`, all their unit tests. It sees accesses outside of a heap
-//!   block or a stack variable, and after a block was freed. It does not see what happens inside of the
-//!   store's own range of memory, where slots are given out without its knowledge, nor what the
-//!   blocks of assembly touch.
+//! * Address: all unit tests of the rooms that have `unsafe`. It detects accesses outside of a heap
+//!   block or a stack variable, and to a freed block. It does not see what happens inside of the
+//!   store's own range of memory, where slots are allocated without its knowledge, nor accesses
+//!   from assembly.
 //! * Thread: the stress tests of the store, whose values check themselves, and of base's mutex. It
-//!   sees plain memory that two threads use without an order between them. The standard library of
-//!   the toolchain is not built for it, and its sources may not be there to be built: what orders
-//!   threads inside of the library (a mutex that had to wait, a channel) is not seen. The mutex of
-//!   `base::sync` says it a second time (`--cfg thread_sanitizer`); what others guard is left out
-//!   by name (`UNSEEN`). It knows nothing of fences, nor of assembly; the models under loom and
-//!   shuttle are what speaks for those.
+//!   detects plain memory that two threads use without an order between them. The toolchain's
+//!   standard library is not built for it, and its sources may be missing. Therefore it does not
+//!   see what orders threads inside of the library, such as a mutex that had to wait, or a channel.
+//!   The mutex of `base::sync` states its order a second time (`--cfg thread_sanitizer`); what
+//!   other primitives guard is excluded by name (`UNSEEN`). It knows neither fences nor assembly;
+//!   the models under loom and shuttle cover those.
 //!
-//! The whole server can be run under both: `cargo xtask churn address 120`. That is no part of the tests,
-//! because of what it takes to build it twice.
+//! The whole server can be run under both: `cargo xtask churn address 120`. This is not part of the
+//! tests, because the server would have to be built twice.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,19 +22,19 @@ use std::process::Command;
 use crate::parts::{cargo, target_directory};
 use crate::toolchain;
 
-/// What a mutex or channel of the standard library orders.
+/// Memory whose order comes from a mutex or channel of the standard library.
 const UNSEEN: &str = "\
 race:store::lazy_free
 race:std::sync::mpmc
 race:test::
 ";
 
-/// In the whole server, too: a mapping goes with the last that holds it, by a fence.
+/// The same in the whole server. The last owner unmaps a mapping, ordered by a fence.
 const UNSEEN_IN_SERVER: &str = "\
 race:store::reservation::Mapped as core::ops::drop
 ";
 
-/// The rooms whose changes the sanitizers are asked about.
+/// The rooms whose changes make the sanitizers run.
 pub const ROOMS: &[&str] = &[
     "crates/base",
     "crates/store",
@@ -42,7 +42,7 @@ pub const ROOMS: &[&str] = &[
     "crates/reactor",
 ];
 
-/// Both, in order.
+/// Returns the commands of both sanitizers, in order.
 #[must_use]
 pub fn commands() -> Vec<Command> {
     let rooms = ["-p", "store", "-p", "structures", "-p", "reactor"];
@@ -53,14 +53,15 @@ pub fn commands() -> Vec<Command> {
     vec![address, thread]
 }
 
-/// The churn of clients for so many seconds, with a server that a sanitizer (`address` or `thread`) has
-/// prepared. The server is built for it, which takes minutes the first time.
+/// Runs the churn of clients for some seconds, with a server instrumented by a sanitizer (`address`
+/// or `thread`). The server is built for it, which takes minutes the first time.
 ///
-/// Of the reports of the thread sanitizer those count that are about two accesses in files that have
-/// `unsafe`: two others are ordered by what it does not see, or the compiler would have refused them.
+/// Only some reports of the thread sanitizer count: those about two accesses in files that have
+/// `unsafe`. Any other two accesses are ordered by something it does not see; otherwise the
+/// compiler would have refused them.
 ///
 /// # Errors
-/// What failed; a report of the address sanitizer is in the output of the test.
+/// What failed. A report of the address sanitizer is in the output of the test.
 pub fn churn(sanitizer: &str, seconds: &str) -> Result<(), String> {
     let server = ["build", "-p", "server", "--bin", "iolite"];
     let (mut build, directory) = prepared(sanitizer, &server);
@@ -89,7 +90,7 @@ pub fn churn(sanitizer: &str, seconds: &str) -> Result<(), String> {
     }
 }
 
-/// How many reports there are in a directory, and those that are about unsafe code.
+/// Returns the number of reports in a directory, and those about unsafe code.
 fn read_reports(directory: &Path) -> std::io::Result<(usize, Vec<String>)> {
     let mut told = Vec::new();
     let mut all = 0;
@@ -108,7 +109,7 @@ fn read_reports(directory: &Path) -> std::io::Result<(usize, Vec<String>)> {
     Ok((all, told))
 }
 
-/// Whether the innermost frame of a stack that is ours is in a file with `unsafe`.
+/// Whether the innermost frame of a stack in our own code is in a file with `unsafe`.
 fn is_in_unsafe_file(stack: &str) -> bool {
     let root = format!("{}/", crate::workspace_root().join("crates").display());
     let mut frames = stack.lines();
@@ -126,10 +127,10 @@ fn expect(command: &mut Command, complaint: &str) -> Result<(), String> {
     }
 }
 
-/// Options by which the thread sanitizer leaves out what `patterns` name.
+/// Returns options that make the thread sanitizer leave out what `patterns` match.
 fn unseen(name: &str, patterns: &str) -> String {
     let file = target_directory().join("sanitize").join(name);
-    // Without the file the sanitizer stops with an error of its own.
+    // If the file is missing, the sanitizer stops with an error of its own.
     let _written = std::fs::create_dir_all(target_directory().join("sanitize"))
         .and_then(|()| std::fs::write(&file, patterns));
     format!("suppressions={}", file.display())
@@ -141,14 +142,14 @@ fn test(sanitizer: &str, rooms: &[&str], tests: &[&str]) -> Command {
     command
 }
 
-/// Cargo with these words for code that a sanitizer has prepared, and the directory that it goes to.
+/// Returns a cargo command for code instrumented by a sanitizer, and its target directory.
 fn prepared(sanitizer: &str, words: &[&str]) -> (Command, PathBuf) {
     let host = toolchain::fact("host").unwrap_or_default();
     let directory = target_directory().join("sanitize").join(sanitizer);
-    // An explicit target keeps the flags away from build scripts.
+    // An explicit target keeps the flags out of build scripts.
     let mut command = cargo(words);
     command.args(["--target", &host]);
-    // Optimised a little, or the tests take several times as long.
+    // Slightly optimised; otherwise the tests take several times as long.
     let flags = format!(
         "-Zsanitizer={sanitizer} --cfg {sanitizer}_sanitizer -Cunsafe-allow-abi-mismatch=sanitizer \
          -Copt-level=1 -Cdebuginfo=1"

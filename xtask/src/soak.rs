@@ -1,12 +1,13 @@
-//! `cargo xtask soak [HOURS] [PART...]`: what takes too long for the gate, with fresh seeds, round after round.
+//! `cargo xtask soak [HOURS] [PART...]`: runs what takes too long for the gate, with fresh seeds,
+//! round after round.
 //!
-//! A round runs every part once; each part of each round has a seed of its own from the system's random numbers.
-//! The seed is shown before the part begins, with the command that runs the part with it once more. A part that
-//! failed does not keep the others from running. When no time is left the figures are shown and added to
-//! `target/soak/record.md`, with date, commit and command.
+//! A round runs every part once. Each part of each round has its own seed from the system's random
+//! numbers. The seed is shown before the part begins, with the command that runs the part with it
+//! again. A failed part does not stop the others. When the time is up, the figures are shown and
+//! added to `target/soak/record.md`, with date, commit and command.
 //!
-//! Loom and Miri try everything they can, whatever the seed. Threads and processes are scheduled by the system: with
-//! the same seed they get the same requests, not the same interleaving.
+//! Loom and Miri are exhaustive, whatever the seed. The system schedules threads and processes:
+//! with the same seed they get the same requests, but not the same interleaving.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -23,16 +24,16 @@ use crate::tools::{self, Tool};
 
 /// A part of the soak.
 pub struct SoakPart {
-    /// What it is called on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// What it shows.
+    /// What the part shows.
     pub purpose: &'static str,
     needs: &'static [&'static Tool],
-    /// One round; the seed is for what does not take it from the environment.
+    /// The commands of one round. The seed is for those that do not take it from the environment.
     commands: fn(seed: &str) -> Vec<Command>,
 }
 
-/// Variables from which tests take their seed.
+/// Environment variables from which tests take their seed.
 const SEEDS: &[&str] = &[
     "SIMULATION_SEED",
     "FIRST_SEED",
@@ -54,7 +55,7 @@ const SEEDS: &[&str] = &[
     "SHUTTLE_RANDOM_SEED",
 ];
 
-/// How much more than in the gate one round asks for.
+/// Environment variables that enlarge a round, compared with the gate.
 const AMOUNTS: &[(&str, &str)] = &[
     ("SIMULATION_SEEDS", "20000"),
     ("SEEDS", "20000"),
@@ -78,7 +79,7 @@ const AMOUNTS: &[(&str, &str)] = &[
     ("SLOT_MOVES", "20"),
 ];
 
-/// Seconds for which each fuzz target is fed in a round.
+/// Seconds for which each fuzz target runs in a round.
 const FUZZ_SECONDS: &str = "60";
 const CHURN_SECONDS: &str = "120";
 
@@ -237,7 +238,7 @@ pub const PARTS: &[SoakPart] = &[
         commands: |_| {
             let mut planted = cargo(&["test", "-p", "server", "--features", "planted"]);
             planted.args(["--test", "it", "planted::", "--", "--ignored"]);
-            // The one that was built beside the tests.
+            // The server that was built with the tests.
             let server = target_directory().join("debug/iolite");
             planted.env("SERVER_BIN", &server);
             let mut drifting = cargo(&["test", "-p", "server", "--features", "planted"]);
@@ -360,7 +361,7 @@ pub const PARTS: &[SoakPart] = &[
     },
 ];
 
-/// What was asked for.
+/// The arguments of the soak.
 pub struct Request {
     hours: f64,
     seed: Option<u64>,
@@ -368,8 +369,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// Reads `[HOURS] [PART...] [--seed N]`: an hour and all parts unless said otherwise. With a seed one round is
-    /// run.
+    /// Parses `[HOURS] [PART...] [--seed N]`. The default is one hour and all parts. With a seed,
+    /// one round is run.
     ///
     /// # Errors
     /// A word that is none of these.
@@ -402,7 +403,7 @@ impl Request {
     }
 }
 
-/// What came of a part in all rounds.
+/// The results of a part over all rounds.
 #[derive(Clone, Default)]
 struct Tally {
     rounds: u32,
@@ -469,7 +470,7 @@ fn round(part: &SoakPart, seed: u64, tally: &mut Tally) {
     let is_good = (part.commands)(&text).iter_mut().all(|command| {
         command.envs(AMOUNTS.iter().copied());
         command.envs(SEEDS.iter().map(|name| (name, &text)));
-        // What ships, unless the part has prepared another one.
+        // The shipped server, unless the part names another one.
         if command.get_envs().all(|(name, _)| name != "SERVER_BIN") {
             command.env("SERVER_BIN", target_directory().join("release/iolite"));
         }
@@ -483,7 +484,7 @@ fn round(part: &SoakPart, seed: u64, tally: &mut Tally) {
     }
 }
 
-/// A number of 31 bits: tests count on from it.
+/// Returns a random number of 31 bits, because tests count up from it.
 fn fresh_seed() -> Result<u64, String> {
     let mut bytes = [0; 4];
     File::open("/dev/urandom")

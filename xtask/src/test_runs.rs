@@ -1,8 +1,9 @@
-//! Running the tests of a command, and those that failed once more, alone.
+//! Runs the tests of a command, and repeats those that failed, alone.
 //!
-//! A process test that fails beside others on a busy machine and passes alone is *flaky*: a defect of the test, or of
-//! what it is about, that this change need not have brought. It is named in the table of what ran and does not fail the
-//! gate; the soak's failures, and whoever reads the table, lead to it. What fails for a reason fails again.
+//! A process test that fails among others on a busy machine and passes alone is *flaky*: it shows a
+//! defect of the test or of the code it tests, which this change need not have caused. It is named
+//! in the table of results and does not fail the gate. The soak's failures, and the table, lead to
+//! the defect. A test that fails for a stable reason fails again.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
@@ -10,20 +11,20 @@ use std::time::Instant;
 
 use crate::run::{ends_well, now, show, succeeds_before};
 
-/// More than so many failures are no accident, and are not tried again.
+/// Maximum number of failures that are retried. More than that are no accident.
 const RETRIED_MAX: usize = 5;
 
-/// How tests ended.
+/// The result of a command's tests.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     Passed,
-    /// All passed, these only when they ran again, alone.
+    /// All passed, but these only when they ran again, alone.
     Flaky(Vec<String>),
     Failed,
 }
 
-/// Runs a command of `cargo test` with `--no-fail-fast`, without which programs after the first that failed would not run
-/// at all; what hangs is killed at the deadline.
+/// Runs a command of `cargo test` with `--no-fail-fast`, because without it the programs after the
+/// first failed one would not run. At the deadline, kills what still runs.
 pub(crate) fn run(command: &mut Command, deadline: Instant) -> Ended {
     show(command);
     command.stdout(Stdio::piped());
@@ -45,7 +46,7 @@ pub(crate) fn run(command: &mut Command, deadline: Instant) -> Ended {
     if is_good {
         return Ended::Passed;
     }
-    // A process that outlives a killed test may hold the pipe: nothing is tried again then.
+    // A process that outlives a killed test may hold the pipe. Then nothing is retried.
     if now() >= deadline {
         return Ended::Failed;
     }
@@ -58,13 +59,13 @@ pub(crate) fn run(command: &mut Command, deadline: Instant) -> Ended {
     }
 }
 
-/// Whether these tests pass, one after the other.
+/// Whether these tests pass when they run alone.
 fn passes_alone(command: &Command, names: &[String], deadline: Instant) -> bool {
     println!("once more, alone: {}", names.join(", "));
     succeeds_before(&mut again(command, names), deadline)
 }
 
-/// The same command for these tests only. A filter that it has names none of them in full.
+/// Returns the same command for these tests only. A filter in the command matches no full name.
 fn again(command: &Command, names: &[String]) -> Command {
     let mut again = Command::new(command.get_program());
     again.args(command.get_args());
@@ -91,7 +92,7 @@ struct Seen {
     begun: usize,
     ended: usize,
     failed: Vec<String>,
-    /// Names below the last heading `failures:`.
+    /// Names below the latest heading `failures:`.
     listed: Vec<String>,
 }
 
@@ -115,8 +116,8 @@ impl Seen {
         }
     }
 
-    /// The failures that are worth another try; none where a program ended before it said how, since that one has no
-    /// names.
+    /// Returns the failures that are worth a retry, or `None`. If a program ended without a result,
+    /// its failures have no names, so nothing is retried.
     fn into_retried(self) -> Option<Vec<String>> {
         let is_all = self.begun == self.ended;
         let is_few = (1..=RETRIED_MAX).contains(&self.failed.len());
@@ -154,7 +155,7 @@ mod tests {
         assert_eq!(seen(&FAILED.repeat(RETRIED_MAX + 1)).into_retried(), None);
     }
 
-    /// A shell that speaks as a test program does; what comes after it are its arguments.
+    /// Returns a shell that prints what a test program prints. Further words become its arguments.
     fn program(script: &str) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", script, "sh"]);
@@ -164,12 +165,12 @@ mod tests {
     #[test]
     fn who_passes_alone_is_flaky_and_who_does_not_fails() {
         let deadline = now() + Duration::from_mins(5);
-        // The second time it fails without a word: what it prints then is for whoever reads the output of this program.
+        // The second time it prints nothing, because that output would be shown to readers.
         let fails = format!(
             "[ $# = 0 ] && printf '{}'; exit 1",
             FAILED.replace('\n', "\\n")
         );
-        // The second time it has names.
+        // The second time it gets the names of tests.
         let passes_alone = format!("[ \"$*\" = '-- --exact a::c' ] && exit 0; {fails}");
         let flaky = Ended::Flaky(vec!["a::c".to_owned()]);
         assert_eq!(run(&mut program(&passes_alone), deadline), flaky);

@@ -1,7 +1,7 @@
-//! What no compiler checks: the shape of the source.
+//! Checks that no compiler makes: the shape of the source.
 //!
-//! Each check gives faults as lines `FILE:LINE: what is wrong`. They run as `cargo xtask tidy` and as
-//! a test of this package.
+//! Each check returns faults as lines `FILE:LINE: what is wrong`. The checks run as `cargo xtask
+//! tidy` and as a test of this package.
 
 mod circles;
 mod dependencies;
@@ -18,10 +18,10 @@ use std::path::Path;
 
 use sources::Source;
 
-/// Bytes a file in the repository may have.
+/// Maximum size of a file in the repository, in bytes.
 const FILE_BYTES_MAX: usize = 1024 * 1024;
 
-/// Everything that is wrong below `root`.
+/// Returns all faults below `root`.
 #[must_use]
 pub fn faults(root: &Path) -> Vec<String> {
     let sources = match sources::read(root) {
@@ -41,18 +41,18 @@ pub fn faults(root: &Path) -> Vec<String> {
     faults
 }
 
-/// The largest circle of imports of each room, one room a line.
+/// Returns the largest cycle of imports of each room, one line per room.
 ///
 /// # Errors
-/// When files cannot be read.
+/// If files cannot be read.
 pub fn circles(root: &Path) -> io::Result<Vec<String>> {
     Ok(circles::summary(&sources::read(root)?))
 }
 
-/// Writes down the lengths of the functions that are long now, so that they may not grow.
+/// Records the lengths of the functions that are too long now, so that they may not grow.
 ///
 /// # Errors
-/// When files cannot be read or written.
+/// If files cannot be read or written.
 pub fn accept_long_functions(root: &Path) -> io::Result<()> {
     long_functions::accept(root, &sources::read(root)?)
 }

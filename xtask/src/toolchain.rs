@@ -1,12 +1,12 @@
-//! What the Rust toolchain in use says about itself.
+//! Facts about the Rust toolchain in use.
 
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A line of `rustc -vV`: `release`, `host`, `LLVM version`.
+/// Returns a line of `rustc -vV`: `release`, `host`, `LLVM version`.
 ///
 /// # Errors
-/// When the compiler does not run or has no such line.
+/// If the compiler does not run or has no such line.
 pub(crate) fn fact(name: &str) -> Result<String, String> {
     let text = rustc(&["-vV"])?;
     text.lines()
@@ -22,20 +22,20 @@ pub(crate) fn has_target(target: &str) -> bool {
     directory.is_ok_and(|path| PathBuf::from(path.trim_end()).exists())
 }
 
-/// Where the toolchain keeps programs of its own, LLVM's among them.
+/// Returns the directory of the toolchain's own programs, including LLVM's.
 ///
 /// # Errors
-/// When the compiler does not run.
+/// If the compiler does not run.
 pub(crate) fn programs() -> Result<PathBuf, String> {
     let host = fact("host")?;
     Ok(sysroot()?.join("lib/rustlib").join(host).join("bin"))
 }
 
-/// Where the programs of a toolchain are that has `program`, among those installed beside the one
-/// in use.
+/// Returns the directory of programs of a toolchain that has `program`, among those installed next
+/// to the one in use.
 ///
 /// # Errors
-/// When the compiler does not run.
+/// If the compiler does not run.
 pub(crate) fn sibling_with(program: &str) -> Result<Option<PathBuf>, String> {
     let own = sysroot()?;
     let toolchains = own.parent().and_then(|place| std::fs::read_dir(place).ok());
@@ -49,11 +49,11 @@ pub(crate) fn sibling_with(program: &str) -> Result<Option<PathBuf>, String> {
     Ok(places.into_iter().next())
 }
 
-/// Clippy as a compiler.
+/// Returns the path of clippy as a compiler.
 #[must_use]
 pub(crate) fn clippy_driver() -> PathBuf {
     let installed = sysroot().map(|place| place.join("bin/clippy-driver"));
-    // One that cannot be told where it is may be in the path.
+    // If the toolchain's directory is unknown, clippy may still be in PATH.
     installed.unwrap_or_else(|_| PathBuf::from("clippy-driver"))
 }
 

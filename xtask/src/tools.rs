@@ -5,10 +5,10 @@ use std::process::{Command, Stdio};
 
 use crate::parts::done;
 
-/// A program and where it comes from.
+/// A set of programs and their packages.
 #[derive(Debug)]
 pub struct Tool {
-    /// What must run.
+    /// The programs that must be there.
     programs: &'static [&'static str],
     /// Debian's packages that contain it.
     packages: &'static [&'static str],
@@ -24,7 +24,7 @@ pub static VALGRIND: Tool = Tool {
     programs: &["valgrind"],
     packages: &["valgrind"],
 };
-/// redis-cli, redis-benchmark.
+/// Client and load generator of Redis.
 pub static REDIS_TOOLS: Tool = Tool {
     programs: &["redis-cli", "redis-benchmark"],
     packages: &["redis-tools"],
@@ -49,7 +49,7 @@ pub static GO: Tool = Tool {
     programs: &["go"],
     packages: &["golang-go"],
 };
-/// Reads the shell lines of workflows.
+/// Checks the shell lines of workflows.
 pub static SHELLCHECK: Tool = Tool {
     programs: &["shellcheck"],
     packages: &["shellcheck"],
@@ -59,8 +59,8 @@ pub static MAVEN: Tool = Tool {
     programs: &["mvn", "javac"],
     packages: &["maven", "default-jdk-headless"],
 };
-/// Links programs for a big-endian processor, brings its C library, and compiles the virtual machine of
-/// scripts for it.
+/// Links programs for a big-endian processor, provides its C library, and compiles the virtual
+/// machine of scripts for it.
 pub static S390X_COMPILER: Tool = Tool {
     programs: &["s390x-linux-gnu-gcc", "s390x-linux-gnu-g++"],
     packages: &[
@@ -69,7 +69,7 @@ pub static S390X_COMPILER: Tool = Tool {
         "libc6-dev-s390x-cross",
     ],
 };
-/// Builds for 64-bit Arm, brings its C library, and runs its programs.
+/// Builds for 64-bit Arm, provides its C library, and runs its programs.
 pub static ARM64_COMPILER: Tool = Tool {
     programs: &[
         "aarch64-linux-gnu-gcc",
@@ -88,7 +88,7 @@ pub static CPP_COMPILER: Tool = Tool {
     programs: &["c++"],
     packages: &["g++"],
 };
-/// Reads the counters of coverage; of the version that the pinned compiler is built on.
+/// Reads the counters of coverage. It has the version that the pinned compiler is built on.
 pub static LLVM: Tool = Tool {
     programs: &["llvm-profdata-22", "llvm-cov-22"],
     packages: &["llvm-22"],
@@ -99,19 +99,19 @@ pub static PACKERS: Tool = Tool {
     programs: &["dpkg-deb", "rpmbuild", "objcopy", "objdump"],
     packages: &["dpkg-dev", "rpm", "binutils"],
 };
-/// Makes images for containers; the shell in them is Busybox.
+/// Makes images for containers. Their shell is Busybox.
 pub static IMAGE_TOOLS: Tool = Tool {
     programs: &["umoci", "skopeo", "busybox"],
     packages: &["umoci", "skopeo", "busybox-static"],
 };
-/// Runs a program below another root, makes such roots; judges packages for Debian.
+/// Runs a program below another root, makes such roots, and checks packages for Debian.
 pub static PACKAGE_CHECKERS: Tool = Tool {
     programs: &["bwrap", "debootstrap", "lintian"],
     packages: &["bubblewrap", "debootstrap", "lintian"],
 };
 
 impl Tool {
-    /// Makes sure that it is there; installs it when it is not and that can be done.
+    /// Ensures that the programs are there, and installs them if possible.
     ///
     /// # Errors
     /// What is missing, and how to get it.
@@ -131,7 +131,7 @@ impl Tool {
         self.programs.iter().all(|program| is_in_path(program))
     }
 
-    /// With apt, as root or through sudo without a question.
+    /// Installs the packages with apt, as root or through sudo without a password prompt.
     fn install(&self) -> bool {
         if !is_in_path("apt-get") {
             return false;
@@ -144,13 +144,13 @@ impl Tool {
             let mut command = Command::new(prefix[0]);
             command.args(&prefix[1..]).args(words);
             command.env("DEBIAN_FRONTEND", "noninteractive");
-            // Services that packages start by themselves would be in the way.
+            // Services that packages start by themselves would interfere.
             command.env("RUNLEVEL", "1").stdout(Stdio::null());
             command.status().is_ok_and(|status| status.success())
         };
         let install = ["install", "-y", "--no-install-recommends"];
         let words: Vec<&str> = install.iter().chain(self.packages).copied().collect();
-        // The lists of packages may be old, or not there at all.
+        // The lists of packages may be old or missing.
         apt(&words) || (apt(&["update"]) && apt(&words))
     }
 }

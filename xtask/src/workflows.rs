@@ -1,6 +1,7 @@
-//! `cargo xtask check-workflows`: actionlint reads the workflow that makes a release, its expressions and its shell lines.
+//! `cargo xtask check-workflows`: actionlint checks the release workflow with its expressions and
+//! shell lines.
 //!
-//! It is built from its module: nothing has to be installed but Go.
+//! actionlint is built from its module, so only Go has to be installed.
 
 use std::process::Command;
 
@@ -8,7 +9,7 @@ use crate::parts::{done, target_directory};
 use crate::tools::{self, GoProgram};
 use crate::workspace_root;
 
-/// The version that is built.
+/// Version of actionlint that is built.
 const ACTIONLINT: GoProgram = GoProgram {
     name: "actionlint",
     module: "github.com/rhysd/actionlint/cmd/actionlint",
@@ -18,7 +19,7 @@ const ACTIONLINT: GoProgram = GoProgram {
 /// Lints all workflows.
 ///
 /// # Errors
-/// What could not be built or does not hold.
+/// What could not be built, or which check failed.
 pub fn check() -> Result<(), String> {
     tools::SHELLCHECK.ensure()?;
     let work = std::path::absolute(target_directory().join("workflows"))

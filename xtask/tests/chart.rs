@@ -1,5 +1,5 @@
-//! The chart says of alerts and versions what the rest of the repository says. What it is rendered to is checked by
-//! `cargo xtask check-chart`.
+//! Alerts and versions in the chart agree with the rest of the repository. `cargo xtask
+//! check-chart` checks what the chart renders to.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ fn read(path: &str) -> String {
         .unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Helm reads nothing outside of a chart, so it has a copy.
+/// Helm reads nothing outside of a chart, so the chart has a copy.
 #[test]
 fn the_alerts_of_the_chart_are_those_of_the_runbook() {
     let without_head = |path: &str| -> String {

@@ -1,5 +1,5 @@
-//! The page of all error replies for readers, `docs/reference/errors.md`: the texts are those in the source, the meaning of each
-//! first word stands here.
+//! The page of all error replies for readers, `docs/reference/errors.md`. The texts come from the
+//! source; the meaning of each first word is defined here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use xtask::workspace_root;
 
-/// First words, what they mean, and what a client or an operator does.
+/// First words with their meaning and what a client or an operator does.
 const WORDS: [(&str, &str, &str); 32] = [
     (
         "ASK",
@@ -160,7 +160,7 @@ const WORDS: [(&str, &str, &str); 32] = [
     ("WRONGTYPE", "The key holds another type.", "TYPE."),
 ];
 
-/// Rooms whose texts clients read.
+/// Rooms whose error texts clients receive.
 const ROOMS: [&str; 7] = [
     "access",
     "cluster",
@@ -193,10 +193,10 @@ fn the_reference_has_the_texts_of_the_source() {
     );
 }
 
-/// What clients are answered in the transcripts begins with a word of the table.
+/// Every error reply in the transcripts begins with a word of the table.
 #[test]
 fn every_word_of_a_transcript_is_explained() {
-    // Scripts of transcripts make these up.
+    // Scripts in transcripts invent these words.
     let made_up = ["MYERR", "MINE"];
     let known: BTreeSet<&str> = WORDS
         .iter()
@@ -244,7 +244,7 @@ fn reference() -> String {
     for (word, meaning, remedy) in &all {
         let shown = match texts.contains_key(word) {
             true => format!("[`{word}`](#{})", word.to_lowercase()),
-            // What follows is put together from a slot and an address.
+            // The rest of the text is formatted from a slot and an address.
             false => format!("`{word}`"),
         };
         writeln!(page, "| {shown} | {meaning} | {remedy} |").expect(write);
@@ -262,7 +262,7 @@ fn reference() -> String {
     page
 }
 
-/// Texts in the source by their first word.
+/// Returns the texts in the source by their first word.
 fn texts() -> BTreeMap<&'static str, BTreeSet<String>> {
     let mut found: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for room in ROOMS {
@@ -289,7 +289,7 @@ fn texts() -> BTreeMap<&'static str, BTreeSet<String>> {
     found
 }
 
-/// A text for readers: where it is only the beginning of a reply, that shows.
+/// Returns a text for readers. If it is only the beginning of a reply, the text shows that.
 fn shown(text: &str) -> String {
     let goes_on = text.ends_with(' ') || text.matches('\'').count() == 1 && text.ends_with('\'');
     match goes_on {
@@ -298,7 +298,7 @@ fn shown(text: &str) -> String {
     }
 }
 
-/// A file up to its tests.
+/// Returns a file up to its tests.
 fn without_tests(text: &str) -> &str {
     let end = text
         .find("#[cfg(test)]\n#[allow")
@@ -306,13 +306,14 @@ fn without_tests(text: &str) -> &str {
     &text[..end.unwrap_or(text.len())]
 }
 
-/// Literals of text in Rust source, but for those in comments: escapes resolved, `\r` and `\n` left out.
+/// Returns the string literals of Rust source, except those in comments. Escapes are resolved; `\r`
+/// and `\n` are left out.
 fn literals(source: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (at, _) in source.match_indices('"') {
         let line = source[..at].rfind('\n').map_or(0, |end| end + 1);
         let before = &source[line..at];
-        // A closing quote is followed by no word that is looked for.
+        // A closing quote is never followed by a known word.
         if before.trim_start().starts_with("//") || !begins_word(&source[at + 1..]) {
             continue;
         }
@@ -327,7 +328,7 @@ fn begins_word(text: &str) -> bool {
     WORDS.iter().any(|(known, ..)| *known == word)
 }
 
-/// What a literal says, after its opening quote.
+/// Returns the text of a literal, after its opening quote.
 fn literal(text: &str) -> String {
     let mut said = String::new();
     let mut letters = text.chars().peekable();

@@ -1,7 +1,7 @@
-//! A blocking client: requests out, replies in, over any link that carries bytes.
+//! A blocking client that sends requests and receives replies over any link that carries bytes.
 //!
-//! It decodes strictly ([`protocol::decode_value`]) and does nothing on its own: no HELLO, no
-//! reconnection, no retry. Replies are matched to requests by the caller.
+//! It decodes strictly ([`protocol::decode_value`]). It sends no HELLO of its own, does not
+//! reconnect and does not retry. The caller matches replies to requests.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -11,20 +11,21 @@ use std::time::Duration;
 
 use protocol::{Value, decode_value, encode_request};
 
-/// How long a reply may take before a test gives up: long, so that a busy machine fails nothing.
+/// Time after which a test gives up on a reply. It is long, so that no test fails on a busy
+/// machine.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(180);
-/// Bytes asked of the link at once.
+/// Minimum number of bytes requested from the link in one read.
 const READ_BYTES: usize = 64 * 1024;
 
-/// What carries bytes to a server and back; both directions block unless told otherwise.
+/// A two-way byte stream to a server. Both directions block unless set otherwise.
 pub trait Link: Read + Write + Send {
-    /// Whether reading and writing wait, or answer `WouldBlock`.
+    /// Sets whether reads and writes block, or return `WouldBlock`.
     ///
     /// # Errors
     /// When the system refuses.
     fn set_blocking(&mut self, blocks: bool) -> io::Result<()>;
 
-    /// Says that nothing more is sent; whether what still comes can be read, up to an end.
+    /// Ends the sending direction. Returns whether the remaining input can be read until its end.
     ///
     /// # Errors
     /// When the system refuses.
@@ -55,12 +56,12 @@ impl Link for UnixStream {
     }
 }
 
-/// What a connection has to say right now.
+/// Result of a look for input that does not wait.
 #[derive(Debug, PartialEq)]
 pub enum Received {
     /// The next reply or message.
     Value(Value),
-    /// Nothing whole yet.
+    /// No complete value yet.
     Nothing,
     /// The server has closed the connection.
     End,
@@ -69,16 +70,17 @@ pub enum Received {
 /// A connection to a server.
 pub struct Client {
     link: Box<dyn Link>,
-    /// Grows, and is never made shorter: to clear it at every reading takes longer than the reading.
+    /// Received bytes. The buffer grows and never shrinks, because clearing it before each read
+    /// takes longer than the read.
     input: Vec<u8>,
-    /// Where the first byte not yet decoded stands in `input`.
+    /// Index in `input` of the first byte that is not yet decoded.
     at: usize,
-    /// How many bytes of `input` were received.
+    /// Number of bytes of `input` that were received.
     end: usize,
 }
 
 impl Client {
-    /// A client over any link.
+    /// Returns a client over any link.
     #[must_use]
     pub fn over(link: Box<dyn Link>) -> Self {
         Self {
@@ -92,7 +94,7 @@ impl Client {
     /// Connects over TCP.
     ///
     /// # Errors
-    /// When nobody listens there.
+    /// If no server listens there.
     pub fn connect_tcp(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -103,7 +105,7 @@ impl Client {
     /// Connects to a Unix socket.
     ///
     /// # Errors
-    /// When nobody listens there.
+    /// If no server listens there.
     pub fn connect_unix(path: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(path)?;
         stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
@@ -113,7 +115,7 @@ impl Client {
     /// Switches to RESP3 with `HELLO 3`.
     ///
     /// # Errors
-    /// When the server refuses, or cannot be reached.
+    /// If the server refuses or cannot be reached.
     pub fn hello3(&mut self) -> io::Result<()> {
         match self.command(&["HELLO", "3"])? {
             Value::Map(_) => Ok(()),
@@ -127,14 +129,14 @@ impl Client {
     /// Sends a request and waits for its reply.
     ///
     /// # Errors
-    /// When the connection ends, or the reply is no RESP.
+    /// If the connection ends, or the reply is not valid RESP.
     pub fn command<A: AsRef<[u8]>>(&mut self, args: &[A]) -> io::Result<Value> {
         self.send(args)?;
         self.receive()?
             .ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 
-    /// Sends a request without waiting.
+    /// Sends a request without waiting for its reply.
     ///
     /// # Errors
     /// When the connection has ended.
@@ -144,7 +146,7 @@ impl Client {
         self.send_raw(&request)
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes unchanged.
     ///
     /// # Errors
     /// When the connection has ended.
@@ -153,10 +155,10 @@ impl Client {
         self.link.flush()
     }
 
-    /// Sends all requests at once and waits for as many replies.
+    /// Sends all requests at once and waits for one reply to each.
     ///
     /// # Errors
-    /// When the connection ends, or a reply is no RESP.
+    /// If the connection ends, or a reply is not valid RESP.
     pub fn pipeline<R, A>(&mut self, requests: &[R]) -> io::Result<Vec<Value>>
     where
         R: AsRef<[A]>,
@@ -174,11 +176,11 @@ impl Client {
         replies.collect()
     }
 
-    /// Ends the connection, and waits where it can until the server has done so too: it does not know the
-    /// client any more then.
+    /// Ends the connection. Where the link allows, waits until the server has closed its end too;
+    /// the server then no longer knows the client.
     ///
     /// # Errors
-    /// When it takes minutes, or what comes meanwhile is no RESP.
+    /// If that takes minutes, or if the input in the meantime is not valid RESP.
     pub fn finish(mut self) -> io::Result<()> {
         if self.link.end()? {
             while self.receive()?.is_some() {}
@@ -186,11 +188,11 @@ impl Client {
         Ok(())
     }
 
-    /// The next reply, or `None` when the server has closed the connection.
+    /// Waits for the next reply, and returns `None` if the server has closed the connection.
     ///
     /// # Errors
-    /// When it takes minutes, when the connection breaks inside a reply, or when the reply is no
-    /// RESP.
+    /// If the reply takes minutes, if the connection breaks inside a reply, or if the reply is not
+    /// valid RESP.
     pub fn receive(&mut self) -> io::Result<Option<Value>> {
         loop {
             if let Some(value) = self.decode()? {
@@ -205,10 +207,10 @@ impl Client {
         }
     }
 
-    /// What has arrived already, without waiting for more.
+    /// Returns a value that has already been received, without waiting for more input.
     ///
     /// # Errors
-    /// When the connection breaks inside a reply, or when the reply is no RESP.
+    /// If the connection breaks inside a reply, or if the reply is not valid RESP.
     pub fn arrived(&mut self) -> io::Result<Received> {
         if let Some(value) = self.decode()? {
             return Ok(Received::Value(value));
@@ -234,19 +236,21 @@ impl Client {
         }))
     }
 
-    /// Reads once; 0 when the server has closed.
+    /// Reads once, and returns 0 if the server has closed the connection.
     fn fill(&mut self) -> io::Result<usize> {
         self.input.copy_within(self.at..self.end, 0);
         self.end -= self.at;
         self.at = 0;
-        // A long reply is decoded again from its start after each reading, so reading grows with it.
+        // After each read, a long reply is decoded again from its start. The read size therefore
+        // grows with the reply.
         let wanted = self.end + READ_BYTES.max(self.end);
         if self.input.len() < wanted {
             self.input.resize(wanted, 0);
         }
         let count = loop {
             match self.link.read(&mut self.input[self.end..wanted]) {
-                // A process that was stopped and goes on is told so where it waits with a timeout.
+                // A read with a timeout returns this error after the process was stopped and
+                // continued.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => break Ok(0),
                 other => break other,
@@ -285,7 +289,7 @@ mod tests {
         assert_eq!(client.receive().unwrap(), None);
     }
 
-    /// Is interrupted once before it says anything.
+    /// A reader that is interrupted once before it returns its bytes.
     struct Interrupted(Option<&'static [u8]>, bool);
 
     impl Read for Interrupted {

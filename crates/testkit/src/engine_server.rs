@@ -29,10 +29,10 @@ use engine::topic::{Topic, TopicKind};
 use engine::tracking::Follower;
 use engine::waiting::Progress;
 
-/// What the clock shows when a test begins.
+/// Time that the clock shows when a test begins.
 pub const START_UNIX_MS: u64 = 1_700_000_000_000;
 
-/// One effect: the database and the parts of the canonical command.
+/// One effect, as the database and the parts of the canonical command.
 pub type Stated = (DatabaseId, Vec<Vec<u8>>);
 
 /// One record as it is compared after a replay: database, key, value, deadline, encoding, object,
@@ -51,12 +51,12 @@ pub type Dumped = (
 pub struct TestServer {
     engine: Engine,
     session: Session,
-    /// Other clients, by id.
+    /// The other clients, by id.
     others: BTreeMap<u64, Session>,
     clock: Arc<ManualClock>,
     effects: Arc<Mutex<Vec<Stated>>>,
     seen: usize,
-    /// What its commands check.
+    /// The shared state that its commands check.
     pub shared: Arc<Shared>,
     /// The server around its commands.
     pub port: TestPort,
@@ -69,7 +69,7 @@ impl Default for TestServer {
 }
 
 impl TestServer {
-    /// One with an empty store and a client that may do everything.
+    /// Returns a server with an empty store and a client that may do everything.
     pub fn new() -> Self {
         let store = Store::new(&Options::default()).expect("a small store fits");
         let effects = Arc::new(Mutex::new(Vec::new()));
@@ -101,7 +101,7 @@ impl TestServer {
         }
     }
 
-    /// The same as an engine of a worker, which waits for no key.
+    /// Returns a new server whose engine is that of a worker, which never waits for a key.
     pub fn of_worker() -> Self {
         let server = Self::new();
         Self {
@@ -110,19 +110,19 @@ impl TestServer {
         }
     }
 
-    /// One whose client may use DEBUG.
+    /// Returns a new server whose client may use DEBUG.
     pub fn with_debug() -> Self {
         let mut server = Self::new();
         server.port.allows_debug = true;
         server
     }
 
-    /// Another way into its store.
+    /// Returns another handle to its store.
     pub fn another_handle(&mut self) -> Handle {
         self.engine.store().store().handle()
     }
 
-    /// A server that asks for a password, with a client that has not said it.
+    /// Returns a server that requires a password, with a client that is not authenticated.
     pub fn with_password(password: &'static str) -> Self {
         let mut server = Self::new();
         let users = &server.shared.access.users;
@@ -131,14 +131,14 @@ impl TestServer {
         server
     }
 
-    /// The same, speaking RESP3.
+    /// Returns a new server whose client speaks RESP3.
     pub fn resp3() -> Self {
         let mut server = Self::new();
         server.session.speak(Resp::V3);
         server
     }
 
-    /// Runs one command, written as a line with the quoting of inline commands.
+    /// Runs one command, given as a line in the quoting of inline commands.
     pub fn run(&mut self, line: &str) -> Value {
         let args = split_line(line.as_bytes()).expect("quotes are balanced");
         let args: Vec<&[u8]> = args.iter().map(AsRef::as_ref).collect();
@@ -152,7 +152,7 @@ impl TestServer {
         self.output(&args).is_empty()
     }
 
-    /// Runs one command given as its arguments.
+    /// Runs one command, given as its arguments.
     pub fn run_args(&mut self, args: &[&[u8]]) -> Value {
         let output = self.output(args);
         let (value, length) = decode_value(&output)
@@ -181,7 +181,8 @@ impl TestServer {
         output.to_vec()
     }
 
-    /// Runs several commands that arrive at once; all that is sent back, and how to go on.
+    /// Runs several inline commands that are received at once. Returns all that is sent back, and
+    /// how to go on.
     pub fn pipeline(&mut self, lines: &[&str]) -> (Vec<u8>, Next) {
         let mut output = ReplyBuffer::new();
         let share = Share {
@@ -199,8 +200,9 @@ impl TestServer {
         (output.to_vec(), outcome.next)
     }
 
-    /// Runs several commands that arrive at once, written as client libraries do, within `share`,
-    /// and again until all are done. What was sent back to each time.
+    /// Runs several commands that are received at once, in the form that client libraries send.
+    /// Each run does as much as `share` allows; runs are repeated until all commands are done.
+    /// Returns the output of each run.
     pub fn shares(&mut self, lines: &[&str], share: Share) -> Vec<Vec<u8>> {
         let mut input = Vec::new();
         for line in lines {
@@ -220,7 +222,7 @@ impl TestServer {
         sent
     }
 
-    /// What was counted for a command: calls and failures.
+    /// Returns how often a command was called and how often it failed.
     pub fn counts(&self, name: &str) -> (u64, u64) {
         let mut counts = Counts::default();
         self.engine.counters().add_to(&mut counts);
@@ -229,7 +231,7 @@ impl TestServer {
         (row.calls, row.failed)
     }
 
-    /// The text of an error reply.
+    /// Runs a command, and returns the text of its error reply.
     pub fn error(&mut self, line: &str) -> String {
         match self.run(line) {
             Value::Error(text) => String::from_utf8(text).expect("error texts are ASCII here"),
@@ -237,7 +239,7 @@ impl TestServer {
         }
     }
 
-    /// The number that an integer reply holds.
+    /// Runs a command, and returns the number of its integer reply.
     pub fn integer(&mut self, line: &str) -> i64 {
         match self.run(line) {
             Value::Integer(number) => number,
@@ -245,7 +247,7 @@ impl TestServer {
         }
     }
 
-    /// The text of a string reply.
+    /// Runs a command, and returns the text of its string reply.
     pub fn text(&mut self, line: &str) -> String {
         match self.run(line) {
             Value::Bulk(text) => String::from_utf8(text).expect("text"),
@@ -253,7 +255,7 @@ impl TestServer {
         }
     }
 
-    /// The texts that an array reply holds.
+    /// Runs a command, and returns the texts of its array reply.
     pub fn texts(&mut self, line: &str) -> Vec<String> {
         let text = |value| match value {
             Value::Bulk(text) => String::from_utf8(text).expect("text"),
@@ -265,7 +267,8 @@ impl TestServer {
         }
     }
 
-    /// Goes on as the client with this id, which is connected if it is not. The first one has id 1.
+    /// Switches to the client with this id, and connects it if it is not connected. The first
+    /// client has id 1.
     pub fn client(&mut self, id: u64) -> &mut Self {
         let session = self.others.remove(&id).unwrap_or_else(|| {
             if self.session.client.id == id {
@@ -284,7 +287,7 @@ impl TestServer {
         self
     }
 
-    /// Runs one command that waits; its client is left waiting.
+    /// Runs one command that blocks, and leaves its client blocked.
     pub fn wait(&mut self, line: &str) {
         let (output, next) = self.pipeline(&[line]);
         assert_eq!(
@@ -294,7 +297,8 @@ impl TestServer {
         );
     }
 
-    /// What clients that waited were sent since the last call, by their ids; they wait no longer.
+    /// Returns what was sent to blocked clients since the last call, by their ids, and ends their
+    /// waits.
     pub fn answers(&mut self) -> Vec<(u64, String)> {
         let answers = std::mem::take(&mut self.port.answers);
         for (id, reply) in &answers {
@@ -312,17 +316,19 @@ impl TestServer {
         shown.collect()
     }
 
-    /// Ends the wait of the client, whose time is over; what it is sent.
+    /// Ends the wait of the client because its timeout has passed. Returns what the client is sent,
+    /// or `None` if it does not wait.
     pub fn gives_up_with(&mut self) -> Option<Vec<u8>> {
         self.engine.give_up(&mut self.session, &self.port)
     }
 
-    /// Ends the wait of the client, whose time is over; whether it did.
+    /// Ends the wait of the client because its timeout has passed. Returns whether the client
+    /// waited.
     pub fn gives_up(&mut self) -> bool {
         self.gives_up_with().is_some()
     }
 
-    /// Does something with the store, entered.
+    /// Calls `body` with the store, which this thread has entered.
     pub fn with_store(&mut self, body: impl FnOnce(&mut Handle)) {
         let now_unix_ms = self.clock.now_unix_ms();
         let store = self.engine.store();
@@ -332,29 +338,29 @@ impl TestServer {
         store.leave();
     }
 
-    /// The client.
+    /// Returns the session of the current client.
     pub fn session(&self) -> &Session {
         &self.session
     }
 
-    /// Says whether the client is the primary that the server follows.
+    /// Sets whether the client is the primary that the server follows.
     pub fn set_primary(&mut self, on: bool) {
         self.session.is_of_primary = on;
     }
 
-    /// Does what a worker does between commands.
+    /// Does the work that a worker does between commands.
     pub fn tick(&mut self) {
         let now_unix_ms = self.clock.now_unix_ms();
         while self.engine.store().tick(now_unix_ms) {}
         self.engine.serve(&mut self.port);
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     pub fn advance_ms(&self, by: u64) {
         self.clock.advance_ms(by);
     }
 
-    /// Effects stated since the last call, each as one line.
+    /// Returns the effects stated since the last call, each as one line.
     pub fn effects(&mut self) -> Vec<String> {
         let all = self.effects.lock().unwrap_or_else(PoisonError::into_inner);
         let fresh = all[self.seen..].iter().map(|(_, parts)| {
@@ -369,7 +375,7 @@ impl TestServer {
         fresh
     }
 
-    /// Everything that is stored, in order.
+    /// Returns everything that is stored, sorted.
     pub fn dump(&mut self) -> Vec<Dumped> {
         let now = self.clock.now_unix_ms();
         let store = self.engine.store();
@@ -383,7 +389,8 @@ impl TestServer {
         dumped
     }
 
-    /// Replays all effects into an empty server, in which no time passes, and compares the two.
+    /// Replays all effects into an empty server, in which no time passes, and asserts that both
+    /// hold the same.
     pub fn assert_effects_replay(&mut self) {
         let effects = self
             .effects
@@ -452,45 +459,45 @@ impl EffectSink for Recorder {
     }
 }
 
-/// A server around the commands that notes what it is asked for.
+/// The server around the commands, which records what commands ask of it.
 #[derive(Default)]
 pub struct TestPort {
     /// `enable-debug-command`.
     pub allows_debug: bool,
-    /// What CLIENT KILL finds.
+    /// Result of CLIENT KILL.
     pub kills: KillCount,
-    /// What shows that time passed while a worker slept.
+    /// The clock to advance when a worker sleeps.
     pub clock: Option<Arc<ManualClock>>,
-    /// Requests that had an effect on the server, in words.
+    /// Requests that had an effect on the server, as text.
     pub asked: Vec<String>,
-    /// What clients that waited were sent, by their ids.
+    /// What was sent to blocked clients, by their ids.
     pub answers: Vec<(u64, Vec<u8>)>,
-    /// Clients other than the first.
+    /// The clients other than the first.
     pub known: Vec<Arc<ClientRecord>>,
-    /// What was sent to clients that had not asked.
+    /// Messages pushed to clients.
     pub pushed: Vec<Push>,
-    /// What becomes of a request to save, if it does not begin at once.
+    /// Result of a request to save, if it does not begin at once.
     pub saves: Option<Result<SaveStart, SaveRefusal>>,
-    /// How far the log is, if there is one.
+    /// Position of the log, or `None` if there is no log.
     pub log: Option<LogPosition>,
-    /// Whether connections may be given the stream.
+    /// Whether connections may receive the replication stream.
     pub admits_sync: bool,
     /// Whether the server is a replica.
     pub is_replica: bool,
-    /// How many replicas have everything.
+    /// Number of replicas that have everything.
     pub copies: Copies,
-    /// The cluster, if there is one.
+    /// The cluster, or `None` if there is none.
     pub cluster: Option<Arc<ClusterSeen>>,
-    /// What it was ordered.
+    /// The cluster orders it was given.
     pub orders: Vec<ClusterOrder>,
-    /// What another server answers, if there is one.
+    /// The answers of another server, or `None` if there is none.
     pub server_answers: Option<Vec<Result<(), Vec<u8>>>>,
-    /// What it was sent.
+    /// The bytes sent to the other server.
     pub server_requests: Vec<u8>,
 }
 
 impl TestPort {
-    /// All that was pushed, as RESP2.
+    /// Returns all pushed messages, as RESP2.
     pub fn pushed_text(&mut self) -> String {
         let mut buffer = ReplyBuffer::new();
         for push in self.pushed.drain(..) {

@@ -1,6 +1,6 @@
-//! A server inside the test: no socket, no process; the store is the caller's choice.
+//! A server inside the test: no socket, no process. The caller chooses the store.
 //!
-//! The same workers, sessions and commands as the binary has, over connections made of two queues.
+//! Workers, sessions and commands are those of the binary. A connection is a pair of queues.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Read, Write};
@@ -19,15 +19,15 @@ use crate::patience::Patience;
 use crate::process::temporary_directory;
 use crate::target::{Launcher, Target};
 
-/// How long a reply may take.
+/// Maximum time until a reply.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(180);
 /// Pause between two looks for a reply.
 const POLL: Duration = Duration::from_micros(50);
 
-/// Makes the store that settings ask for.
+/// A function that makes the store for some settings.
 pub type MakeStore = fn(&Settings) -> io::Result<Arc<Store>>;
 
-/// A launcher of servers in this process over the stores that `make_store` makes.
+/// Returns a launcher of servers in this process, over the stores that `make_store` makes.
 #[must_use]
 pub fn launcher(name: &'static str, make_store: MakeStore) -> Launcher {
     Launcher {
@@ -47,7 +47,7 @@ pub fn launcher(name: &'static str, make_store: MakeStore) -> Launcher {
     }
 }
 
-/// What the command line `args` asks for; what is kept goes below `directory`.
+/// Returns the settings of the command line `args`. Files go below `directory`.
 fn settings(args: &[String], directory: &Path) -> io::Result<Settings> {
     let defaults = ["iolite", "--save", "", "--appendonly", "no", "--dir"].map(OsString::from);
     let directory = [OsString::from(directory)];
@@ -67,7 +67,7 @@ struct InProcess {
     _directory: Directory,
 }
 
-/// A directory that goes away with its server.
+/// A directory that is removed with its server.
 struct Directory(PathBuf);
 
 impl Drop for Directory {
@@ -93,14 +93,14 @@ impl Target for InProcess {
 
 impl Drop for InProcess {
     fn drop(&mut self) {
-        // A worker that has failed was seen by the test through its replies.
+        // If a worker has failed, the test has seen it from the replies.
         if let Some(server) = self.server.take() {
             let _stopped = server.stop();
         }
     }
 }
 
-/// Makes a link that answers `WouldBlock` wait.
+/// A link that waits where the inner link returns `WouldBlock`.
 struct Waiting<L> {
     link: L,
     blocks: bool,

@@ -1,4 +1,5 @@
-//! What tests share: transcripts, the differential kit, clients, a running server. Never shipped.
+//! Shared parts of tests: transcripts, the differential kit, clients, a running server. Never
+//! shipped.
 //!
 //! ```text
 //!   process ── starts ──> redis-server (the oracle), iolite (the server under test)
@@ -9,8 +10,8 @@
 //!      └── differential  random requests sent to two targets, replies and data compared
 //! ```
 //!
-//! Everything here may panic with a message a developer understands only at the edges that tests
-//! call directly; the parts return errors.
+//! Only functions that tests call directly may panic, with a message that a developer understands.
+//! All other parts return errors.
 #![forbid(unsafe_code)]
 
 pub mod client;
@@ -29,7 +30,7 @@ use std::sync::LazyLock;
 
 use engine::Table;
 
-/// The table of all commands, built once in a process of tests.
+/// Returns the table of all commands, built once per test process.
 #[must_use]
 pub fn table() -> &'static Table {
     static TABLE: LazyLock<&Table> = LazyLock::new(commands::table);

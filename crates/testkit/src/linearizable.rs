@@ -1,19 +1,21 @@
-//! Whether a history of one key can be explained by one order of its operations, each at some moment between its request and its
-//! reply.
+//! Checks whether one order of the operations on a key explains their history. Each operation
+//! happens at some moment between its request and its reply.
 //!
 //! ```text
 //!   requests and replies in order of time ─► where are we: (moment, value, which open operations have happened)
 //!   a reply: its operation has happened with what it says, or it and others happen now, one after the other
 //! ```
 //!
-//! The search goes one way as far as it can and comes back where that fails; it is nowhere twice. An operation whose reply nobody
-//! saw may happen at any time after its request, or never: it is tried last, not where it would change nothing, and of several that
-//! ask the same the first one is. Where the search has been with fewer of them it need not go again: those may happen still. Keys are
-//! independent of one another: a history is checked key by key.
+//! The search is depth-first with backtracking, and visits no place twice. An operation without a
+//! known reply may happen at any time after its request, or never. The search therefore tries it
+//! last, skips it where it would change nothing, and of several such operations with the same
+//! request tries only the first. If the search has visited a place with fewer of these operations
+//! done, it need not visit that place again, because the others may still happen from there. Keys
+//! are independent, so each key's history is checked by itself.
 
 use std::collections::HashMap;
 
-/// What was asked of the key. It holds a number, or nothing.
+/// A request about the key. The key holds a number, or is absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// GET
@@ -28,46 +30,48 @@ pub enum Asked {
     Delete,
 }
 
-/// What was answered.
+/// A reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answered {
-    /// The value, or nothing.
+    /// The value, or `None` if the key is absent.
     Value(Option<i64>),
     /// OK
     Done,
-    /// A number: what an increment came to, or how many keys were set or deleted.
+    /// A number: the result of an increment, or how many keys were set or deleted.
     Number(i64),
 }
 
-/// One operation. Moments are places in one order of all requests and replies.
+/// One operation. Moments are positions in a single order of all requests and replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// When it was sent.
+    /// When the request was sent.
     pub call: u64,
-    /// What was asked.
+    /// The request.
     pub asked: Asked,
-    /// When its reply was there, and what that was; none where nobody knows.
+    /// When the reply was received, and the reply; `None` if unknown.
     pub reply: Option<(u64, Answered)>,
 }
 
-/// So many operations may be open at a time, those of which nobody knows the end included.
+/// Maximum number of operations open at a time, including those whose end is unknown.
 const OPEN_MAX: usize = 64;
-/// The search is given up when it has been at more places than that.
+/// Number of places after which the search is given up.
 const PLACES_MAX: usize = 4 << 20;
 
-/// What is wrong with a history.
+/// A fault of a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// No order explains this reply, with what came before.
+    /// No order explains this reply together with what came before.
     Unexplained(Operation),
-    /// More than [`OPEN_MAX`] operations were open, or the search has been at [`PLACES_MAX`] places.
+    /// More than [`OPEN_MAX`] operations were open, or the search has visited [`PLACES_MAX`]
+    /// places.
     TooLarge,
 }
 
 /// The next moment, the value, and a bit for each open operation that has happened.
 type Place = (usize, Option<i64>, u64);
 
-/// Where the search has been: by moment, value and operations with an end that have happened, which of those without an end had.
+/// The visited places. The key is moment, value, and the operations with an end that have happened.
+/// The value lists, for each visit, which operations without an end had happened.
 #[derive(Default)]
 struct Been {
     places: HashMap<Place, Vec<u64>>,
@@ -75,7 +79,8 @@ struct Been {
 }
 
 impl Been {
-    /// Whether this place is new; `endless` are the bits of operations without an end.
+    /// Records a place, and returns whether it is new. `endless` has the bits of operations without
+    /// an end.
     fn note(&mut self, (moment, value, happened): Place, endless: u64) -> bool {
         let known = self
             .places
@@ -94,16 +99,16 @@ impl Been {
 
 /// A reply, as a moment of a history.
 struct Reply {
-    /// The bit of its operation.
+    /// Bit of its operation.
     bit: u64,
     at: usize,
-    /// All that is open then, by bit and operation: what is tried first comes last.
+    /// The operations open at that moment, as bit and index. The one to be tried first is last.
     open: Vec<(u64, usize)>,
-    /// Those of it that have no end.
+    /// Bits of those operations that have no end.
     endless: u64,
 }
 
-/// The replies of a history in order of time.
+/// Returns the replies of a history in order of time.
 fn replies(history: &[Operation]) -> Result<Vec<Reply>, Fault> {
     let mut moments: Vec<(u64, usize, bool)> = Vec::new();
     for (at, operation) in history.iter().enumerate() {
@@ -148,7 +153,7 @@ fn replies(history: &[Operation]) -> Result<Vec<Reply>, Fault> {
 /// Checks the history of one key, which is absent at first.
 ///
 /// # Errors
-/// What cannot be explained.
+/// The reply that cannot be explained, or that the history is too large.
 pub fn check(history: &[Operation]) -> Result<(), Fault> {
     let replies = replies(history)?;
     let mut been = Been::default();
@@ -204,7 +209,8 @@ fn open_place(open: &mut Vec<Option<usize>>) -> Result<usize, Fault> {
     Ok(open.len() - 1)
 }
 
-/// The value after an operation, if that would have been answered as it was.
+/// Returns the value after an operation, or `None` if the operation would have been answered
+/// differently.
 fn happen(operation: &Operation, value: Option<i64>) -> Option<Option<i64>> {
     let (after, answer) = match operation.asked {
         Asked::Get => (value, Answered::Value(value)),
@@ -253,13 +259,13 @@ mod tests {
         for history in [
             vec![],
             vec![get(1, 2, None), set(3, 4, 7), get(5, 6, Some(7))],
-            // Two at a time, in either order.
+            // Two overlap, in either order.
             vec![set(1, 4, 1), set(2, 3, 2), get(5, 6, Some(1))],
             vec![set(1, 4, 1), set(2, 3, 2), get(5, 6, Some(2))],
             // A read sees a write that is not answered yet.
             vec![set(1, 6, 1), get(2, 3, Some(1)), get(4, 5, Some(1))],
             vec![increment(1, 4, 2), increment(2, 3, 1)],
-            // What nobody saw the end of happens late, or never.
+            // An operation whose end is unknown happens late, or never.
             vec![
                 unknown(1, Asked::Set(1)),
                 get(2, 3, None),
@@ -282,7 +288,7 @@ mod tests {
             )
         };
         for history in [
-            // Lost.
+            // A write is lost.
             vec![set(1, 2, 1), get(3, 4, None)],
             // An old value is read after a new one.
             vec![
@@ -291,17 +297,17 @@ mod tests {
                 get(4, 5, Some(2)),
                 get(6, 7, Some(1)),
             ],
-            // Done twice.
+            // An operation happens twice.
             vec![
                 unknown(1, Asked::Increment),
                 get(2, 3, Some(1)),
                 get(4, 5, Some(2)),
             ],
-            // Two were the first.
+            // Two operations were both the first.
             vec![absent(1, 2, 1, 1), absent(3, 4, 2, 1)],
-            // Out of nothing.
+            // A value that no operation wrote.
             vec![set(1, 2, 1), get(3, 4, Some(2))],
-            // Before it was asked.
+            // A value is read before its write is requested.
             vec![get(1, 2, Some(1)), set(3, 4, 1)],
         ] {
             let found = check(&history);
@@ -309,13 +315,14 @@ mod tests {
         }
     }
 
-    /// A register that does each operation at some moment between request and reply.
+    /// Returns a history of a register that performs each operation at some moment between request
+    /// and reply.
     fn random_history(seed: u64, count: u64, stale: bool) -> Vec<Operation> {
         let mut random = Prng::seeded(seed);
         let (mut value, mut before) = (None, None);
         let mut history = Vec::new();
         for number in 0..count {
-            // Up to four overlap; they happen in order of their middles.
+            // Up to four operations overlap. They happen in the order of `middle`.
             let middle = number * 10;
             let call = middle.saturating_sub(1 + random.below(20));
             let end = middle + 1 + random.below(20);
@@ -345,7 +352,7 @@ mod tests {
                 before = after;
             }
             value = after;
-            // Moments are all different.
+            // All moments differ.
             let (call, end) = (call * 1_000 + number, end * 1_000 + number);
             let is_lost = random.below(50) == 0;
             let reply = (!is_lost).then_some((end, answered));
@@ -354,7 +361,7 @@ mod tests {
         history
     }
 
-    /// 40 or so operations have no end: each of them may have happened at any time.
+    /// About 40 operations have no end. Each of them may have happened at any time.
     #[test]
     fn a_history_with_many_of_unknown_end_is_not_too_large() {
         for seed in 0..5 {

@@ -1,17 +1,17 @@
-//! How long a test waits for something that should come soon.
+//! A limit on how long a test waits for something that should come soon.
 //!
-//! The time of the machine, not of a test's clock: what is waited for happens in other processes.
+//! It uses the machine's time, not a test's clock, because the test waits for other processes.
 
 use std::time::{Duration, Instant};
 
-/// A wait with an end.
+/// A wait with a deadline.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
     deadline: Instant,
 }
 
 impl Patience {
-    /// Patience for `timeout` from now on.
+    /// Returns a wait that lasts `timeout` from now.
     #[must_use]
     pub fn of(timeout: Duration) -> Self {
         Self {
@@ -19,7 +19,7 @@ impl Patience {
         }
     }
 
-    /// Whether there is some left.
+    /// Whether the deadline has not passed yet.
     #[must_use]
     pub fn lasts(&self) -> bool {
         now() < self.deadline

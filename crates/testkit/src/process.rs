@@ -1,7 +1,7 @@
 //! Servers as child processes: the oracle (`redis-server`) and the built `iolite`.
 //!
-//! Each server has a directory of its own, listens on a Unix socket in it and, when asked, on a free
-//! loopback port; it is killed and its directory removed when the value is dropped.
+//! Each server has its own directory. It listens on a Unix socket there and, on request, on a free
+//! loopback port. When the value is dropped, the server is killed and its directory removed.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -20,9 +20,9 @@ use crate::client::Client;
 use crate::patience::Patience;
 use crate::target::Target;
 
-/// How long a server may take until it answers.
+/// Maximum time until a started server answers.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
-/// Pause between two looks whether it does.
+/// Pause between two checks whether it answers.
 const START_POLL: Duration = Duration::from_millis(3);
 
 /// A server to be started.
@@ -47,19 +47,20 @@ pub struct Server {
 }
 
 impl ServerBuilder {
-    /// Redis, by whose answers ours are judged. `REDIS_SERVER` names another program.
+    /// Returns a builder of Redis, whose answers ours are compared with. `REDIS_SERVER` names
+    /// another program.
     #[must_use]
     pub fn oracle() -> Self {
         Self::new("oracle", oracle_program())
     }
 
-    /// The built server.
+    /// Returns a builder of the built server.
     #[must_use]
     pub fn iolite() -> Self {
         Self::new("iolite", iolite_program())
     }
 
-    /// Any program that takes Redis' command line; `name` is for messages.
+    /// Returns a builder of any program with Redis' command line. `name` is for messages.
     #[must_use]
     pub fn new(name: &'static str, program: PathBuf) -> Self {
         Self {
@@ -73,14 +74,14 @@ impl ServerBuilder {
         }
     }
 
-    /// Reads a configuration file, below what the command line says.
+    /// Makes the server read a configuration file. The command line overrides it.
     #[must_use]
     pub fn file(mut self, path: &Path) -> Self {
         self.file = Some(path.to_owned());
         self
     }
 
-    /// Begins the command line with these words: a command that starts a server.
+    /// Puts these words first on the command line: a command that starts a server.
     #[must_use]
     pub fn words<A: AsRef<str>>(mut self, words: &[A]) -> Self {
         self.words
@@ -96,27 +97,27 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets a variable of its environment.
+    /// Sets a variable of the server's environment.
     #[must_use]
     pub fn variable(mut self, name: &str, value: &str) -> Self {
         self.variables.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Listens on a free port of 127.0.0.1 too.
+    /// Makes the server also listen on a free port of 127.0.0.1.
     #[must_use]
     pub fn tcp(mut self) -> Self {
         self.tcp = true;
         self
     }
 
-    /// Starts it and waits until it answers.
+    /// Starts the server and waits until it answers.
     ///
     /// # Errors
-    /// When the program is missing, ends early, or does not answer in time; the text holds the end
-    /// of its log.
+    /// If the program is missing, ends early, or does not answer in time. The text contains its
+    /// log.
     pub fn start(self) -> io::Result<Server> {
-        // Between choosing a free port and listening on it someone else may take it.
+        // Another process may take the free port before the server listens on it.
         let mut attempts = 0;
         loop {
             attempts += 1;
@@ -162,53 +163,53 @@ impl ServerBuilder {
 }
 
 impl Server {
-    /// Its name in messages.
+    /// Returns its name in messages.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Its process.
+    /// Returns its process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends it a signal, as `kill` calls it. See [`signal`].
+    /// Sends it a signal, named as for `kill`. See [`signal`].
     pub fn signal(&self, name: &str) {
         signal(name, self.pid());
     }
 
-    /// Its TCP address, when it was started with one.
+    /// Returns its TCP address, or `None` if it was started without one.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         self.port
             .map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
     }
 
-    /// Its Unix socket.
+    /// Returns the path of its Unix socket.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.directory.join("socket")
     }
 
-    /// The directory it runs in.
+    /// Returns the directory it runs in.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// What it has written so far.
+    /// Returns what it has written to its log so far.
     #[must_use]
     pub fn log(&self) -> String {
         let bytes = fs::read(self.directory.join("log")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// A new connection: over TCP when it listens there, over the Unix socket otherwise.
+    /// Opens a connection: over TCP if the server listens there, otherwise over the Unix socket.
     ///
     /// # Errors
-    /// When it does not accept one.
+    /// If the server does not accept it.
     pub fn client(&self) -> io::Result<Client> {
         match self.address() {
             Some(address) => Client::connect_tcp(address),
@@ -216,33 +217,33 @@ impl Server {
         }
     }
 
-    /// Memory it holds, in bytes (resident set size).
+    /// Returns the memory it holds, in bytes (resident set size).
     ///
     /// # Errors
-    /// When it is gone.
+    /// If the process has ended.
     pub fn rss_bytes(&self) -> io::Result<u64> {
         self.memory_bytes("smaps_rollup", "Rss:")
     }
 
-    /// The part of it that is the process' own, in bytes: without pages of the program and other files, which come and go
-    /// with what runs.
+    /// Returns the part of that memory that is the process' own, in bytes. Pages of the program and
+    /// of other files are left out, because their number varies with what runs.
     ///
     /// # Errors
-    /// When it is gone.
+    /// If the process has ended.
     pub fn anonymous_bytes(&self) -> io::Result<u64> {
         self.memory_bytes("smaps_rollup", "Anonymous:")
     }
 
-    /// The most memory it ever held, in bytes.
+    /// Returns the most memory it ever held, in bytes.
     ///
     /// # Errors
-    /// When it is gone.
+    /// If the process has ended.
     pub fn rss_peak_bytes(&self) -> io::Result<u64> {
         self.memory_bytes("status", "VmHWM:")
     }
 
-    /// A field of a file about the process. Where there is a choice not `status`: its figures lag behind by some
-    /// dozen pages for each processor.
+    /// Returns a field of a file about the process. Avoid `status` where another file has the
+    /// figure: figures in `status` lag behind by some dozen pages for each processor.
     fn memory_bytes(&self, file: &str, field: &str) -> io::Result<u64> {
         let text = fs::read_to_string(format!("/proc/{}/{file}", self.pid()))?;
         text.lines()
@@ -256,7 +257,7 @@ impl Server {
     /// Whether it still runs.
     ///
     /// # Errors
-    /// When the system does not say.
+    /// If the system cannot tell.
     pub fn is_running(&mut self) -> io::Result<bool> {
         Ok(self.child.try_wait()?.is_none())
     }
@@ -278,7 +279,7 @@ impl Server {
     fn answers(&self) -> bool {
         let reply = self.client().and_then(|mut client| {
             let reply = client.command(&["PING"])?;
-            // A test that looks at all clients does not meet this one.
+            // A test that lists all clients must not see this one.
             client.finish()?;
             Ok(reply)
         });
@@ -301,7 +302,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to kill or wait for.
+        // The server may have ended by itself. Then there is nothing to kill or wait for.
         let _killed = self.child.kill();
         let _waited = self.child.wait();
         let _removed = fs::remove_dir_all(&self.directory);
@@ -318,18 +319,18 @@ impl Target for Server {
     }
 }
 
-/// The oracle's program: `redis-server`, or what `REDIS_SERVER` names.
+/// Returns the oracle's program: `redis-server`, or the one that `REDIS_SERVER` names.
 #[must_use]
 pub fn oracle_program() -> PathBuf {
     let named = std::env::var_os("REDIS_SERVER");
     named.map_or_else(|| PathBuf::from("redis-server"), PathBuf::from)
 }
 
-/// Where the server under test is: `SERVER_BIN` names it, otherwise it is the one next to the running test in
-/// the target directory.
+/// Returns the path of the server under test: the one that `SERVER_BIN` names, otherwise the one
+/// next to the running test in the target directory.
 ///
-/// `cargo xtask test` names the binary of `cargo build --release -p server`, which is what ships. The one next to
-/// a test is built with the features that tests want of the rooms below.
+/// `cargo xtask test` names the binary of `cargo build --release -p server`, which is what ships.
+/// The one next to a test is built with the features that tests enable in the lower rooms.
 #[must_use]
 pub fn iolite_program() -> PathBuf {
     if let Some(path) = std::env::var_os("SERVER_BIN") {
@@ -349,10 +350,10 @@ pub fn iolite_program() -> PathBuf {
         .unwrap_or_else(|| PathBuf::from("iolite"))
 }
 
-/// A new empty directory.
+/// Creates a new empty directory.
 ///
 /// # Errors
-/// When the system's place for temporary files takes none.
+/// If it cannot be created among the system's temporary files.
 pub fn temporary_directory(name: &str) -> io::Result<PathBuf> {
     prefixed(name).map(TempDir::keep)
 }
@@ -362,7 +363,7 @@ fn prefixed(name: &str) -> io::Result<TempDir> {
     tempfile::Builder::new().prefix(&prefix).tempdir()
 }
 
-/// A new empty directory, which goes with this, and all that is in it.
+/// A new empty directory that is removed with its contents when this value is dropped.
 #[derive(Debug)]
 pub struct TemporaryDirectory(TempDir);
 
@@ -390,16 +391,17 @@ impl AsRef<Path> for TemporaryDirectory {
     }
 }
 
-/// A port of 127.0.0.1 that nobody listens on at the moment: below those that the system gives to connections, which would take it
-/// before a server does, and another one each time.
+/// Returns a port of 127.0.0.1 that no process listens on at the moment. It lies below the ports
+/// that the system gives to connections, one of which could otherwise take it before the server
+/// does. Each call returns another port.
 ///
 /// # Errors
-/// When there is none.
+/// If there is no such port.
 pub fn free_port() -> io::Result<u16> {
     const FIRST: u16 = 10_000;
     const COUNT: u32 = 10_000;
     static GIVEN: AtomicU32 = AtomicU32::new(0);
-    // Tests of other processes begin elsewhere.
+    // Tests in other processes begin at other ports.
     let begin = std::process::id().wrapping_mul(7_919);
     for _ in 0..COUNT {
         let at = begin.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed)) % COUNT;
@@ -411,11 +413,12 @@ pub fn free_port() -> io::Result<u16> {
     Err(ErrorKind::AddrInUse.into())
 }
 
-/// Sends a process a signal, as `kill` calls it (`-STOP`). Who is stopped is so in all of its threads when this returns:
-/// each stops when it is its turn, which on a busy machine is after it has answered once more.
+/// Sends a process a signal, named as for `kill` (`-STOP`). After `-STOP`, waits until all threads
+/// of the process are stopped. Each thread stops when it is next scheduled; on a busy machine it
+/// may answer once more before that.
 ///
 /// # Panics
-/// When there is no such process, or it does not stop.
+/// If there is no such process, or it does not stop.
 pub fn signal(name: &str, pid: u32) {
     let sent = Command::new("kill").args([name, &pid.to_string()]).status();
     assert!(
@@ -436,7 +439,7 @@ fn is_stopped(pid: u32) -> bool {
     };
     threads.flatten().all(|thread| {
         let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-        // A thread that has ended meanwhile has none.
+        // A thread that has ended in the meantime has no such file.
         stat.rsplit_once(") ")
             .is_none_or(|(_, rest)| rest.starts_with('T'))
     })

@@ -1,4 +1,5 @@
-//! A relay between two servers that breaks when a test says so: connections end, stand still, or end after so many bytes.
+//! A relay between two servers that fails on request: connections end, stall, or end after a number
+//! of bytes.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -7,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// How often it is looked whether something may go on.
+/// Pause between two checks whether held bytes may pass.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// See the module.
@@ -20,18 +21,18 @@ pub struct Relay {
 #[derive(Debug)]
 struct State {
     target: AtomicU16,
-    /// Bytes of the target that may still pass.
+    /// Number of bytes from the target that may still pass.
     left: AtomicU64,
-    /// Bytes of the target that have passed.
+    /// Number of bytes from the target that have passed.
     passed: AtomicU64,
     is_still: AtomicBool,
-    /// The same of one way: what clients send, and what the target does.
+    /// The same for one direction: from clients, and from the target.
     still_ways: [AtomicBool; 2],
-    /// Milliseconds that each piece waits.
+    /// Delay of each piece in milliseconds.
     delay_ms: AtomicU32,
-    /// Nobody is let in.
+    /// Whether new connections are refused.
     is_shut: AtomicBool,
-    /// Bytes of the target that may pass before nothing is passed on any more.
+    /// Number of bytes from the target that may pass before the relay stalls.
     left_before_stillness: AtomicU64,
     is_over: AtomicBool,
     rewrites: Option<(String, String)>,
@@ -39,7 +40,7 @@ struct State {
 }
 
 impl Relay {
-    /// One that passes on everything to a port of this machine.
+    /// Starts a relay that forwards everything to a port of this machine.
     ///
     /// # Errors
     /// Those of the system.
@@ -47,7 +48,8 @@ impl Relay {
         Self::start(target, None)
     }
 
-    /// One that also has the target name another port than it does, of as many digits.
+    /// Starts a relay that also replaces the port `from` by `to` in what the target sends. Both
+    /// must have the same number of digits.
     ///
     /// # Errors
     /// Those of the system.
@@ -80,45 +82,46 @@ impl Relay {
                 if own.is_shut.load(Ordering::Acquire) {
                     continue;
                 }
-                // Who cannot be passed on is closed.
+                // A client that cannot be forwarded is disconnected.
                 let _refused = State::relay(&own, client);
             }
         });
         Ok(Self { port, state })
     }
 
-    /// Where to connect.
+    /// Returns the port to connect to.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Passes so many more bytes of the target on, and ends all connections then.
+    /// Forwards this many more bytes from the target, then ends all connections.
     pub fn cut_after(&self, bytes: u64) {
         self.state.left.store(bytes, Ordering::Release);
     }
 
-    /// Ends all connections; new ones are taken.
+    /// Ends all connections. New ones are accepted.
     pub fn cut(&self) {
         self.state.cut();
     }
 
-    /// Whether nothing is passed on, without an end of anything.
+    /// Sets whether the relay forwards nothing, without ending any connection.
     pub fn hold(&self, on: bool) {
         self.state.is_still.store(on, Ordering::Release);
     }
 
-    /// Whether nothing of one side is passed on, while the other is heard: of the target, or of its clients.
+    /// Sets whether the relay forwards nothing from one side, the target or its clients. The other
+    /// direction is not affected.
     pub fn hold_way(&self, is_of_target: bool, on: bool) {
         self.state.still_ways[usize::from(is_of_target)].store(on, Ordering::Release);
     }
 
-    /// Has each piece of at most 64 KiB wait for so many milliseconds.
+    /// Delays each piece of at most 64 KiB by this many milliseconds.
     pub fn slow(&self, delay_ms: u32) {
         self.state.delay_ms.store(delay_ms, Ordering::Release);
     }
 
-    /// Ends all connections, and lets nobody in until it is opened again.
+    /// Ends all connections, and refuses new ones until the relay is opened again.
     pub fn shut(&self, on: bool) {
         self.state.is_shut.store(on, Ordering::Release);
         if on {
@@ -126,19 +129,19 @@ impl Relay {
         }
     }
 
-    /// Passes so many more bytes of the target on, and nothing then, without an end of anything.
+    /// Forwards this many more bytes from the target, then stalls without ending any connection.
     pub fn hold_after(&self, bytes: u64) {
         let left = &self.state.left_before_stillness;
         left.store(bytes, Ordering::Release);
     }
 
-    /// Whether nothing is passed on.
+    /// Whether the relay forwards nothing.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.state.is_still.load(Ordering::Acquire)
     }
 
-    /// Bytes of the target that were passed on so far.
+    /// Returns the number of bytes from the target that were forwarded so far.
     #[must_use]
     pub fn passed(&self) -> u64 {
         self.state.passed.load(Ordering::Acquire)
@@ -149,12 +152,13 @@ impl Drop for Relay {
     fn drop(&mut self) {
         self.state.is_over.store(true, Ordering::Release);
         self.state.cut();
-        // The thread that accepts looks once more.
+        // The accepting thread wakes up and ends.
         let _woken = TcpStream::connect(("127.0.0.1", self.port));
     }
 }
 
-/// Takes so many bytes of those that may pass; whether there were fewer left, and no bound is there from now on.
+/// Takes `count` bytes from those that may pass. If fewer were left, returns `true` and removes the
+/// limit.
 fn is_used_up(left: &AtomicU64, count: u64) -> bool {
     let take = |left: u64| match left {
         u64::MAX => None,
@@ -176,7 +180,7 @@ impl State {
             open.extend([client.try_clone()?, server.try_clone()?]);
         }
         if self.is_shut.load(Ordering::Acquire) {
-            // It was shut while this one was let in.
+            // The relay was shut while this connection was accepted.
             self.cut();
         }
         let (from_client, to_server) = (client.try_clone()?, server.try_clone()?);

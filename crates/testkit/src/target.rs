@@ -1,4 +1,4 @@
-//! What a transcript or a random sequence can be run against.
+//! Targets that a transcript or a random sequence can run against.
 
 use std::io;
 
@@ -6,32 +6,32 @@ use crate::client::Client;
 
 /// A running server of any kind: a process, or one inside the test.
 pub trait Target {
-    /// Its name in messages.
+    /// Returns its name in messages.
     fn name(&self) -> &str;
 
-    /// A new connection.
+    /// Opens a connection.
     ///
     /// # Errors
-    /// When it accepts none.
+    /// If the target accepts none.
     fn connect(&self) -> io::Result<Client>;
 }
 
 /// Starts a target with additional words on its command line.
 pub type Start = dyn Fn(&[String]) -> io::Result<Box<dyn Target>> + Sync;
 
-/// What starts targets; each transcript gets one of its own.
+/// A source of targets. Each transcript gets its own target.
 pub struct Launcher {
-    /// Its name in messages.
+    /// Name of its targets in messages.
     pub name: &'static str,
-    /// Whether it is the server that others are judged by, which does not know what is newer than
-    /// itself.
+    /// Whether its targets are the oracle, which others are compared with. The oracle does not know
+    /// what is newer than itself.
     pub is_oracle: bool,
-    /// Starts one.
+    /// Starts a target.
     pub start: Box<Start>,
 }
 
 impl Launcher {
-    /// Starts `redis-server`.
+    /// Returns a launcher of `redis-server`.
     #[must_use]
     pub fn oracle() -> Self {
         Self {
@@ -44,7 +44,7 @@ impl Launcher {
         }
     }
 
-    /// Starts the built server, reached over TCP.
+    /// Returns a launcher of the built server over TCP.
     #[must_use]
     pub fn iolite() -> Self {
         Self {
@@ -57,8 +57,8 @@ impl Launcher {
         }
     }
 
-    /// Starts the built server, reached over its Unix socket: for tests that connect so often that
-    /// ports would run out.
+    /// Returns a launcher of the built server over its Unix socket, for tests that connect so often
+    /// that ports would run out.
     #[must_use]
     pub fn iolite_nearby() -> Self {
         Self {

@@ -12,7 +12,7 @@ use store::{Cause, DatabaseId, EffectSink, Encoding, Handle, Options, Store};
 use structures::Object;
 
 const START_UNIX_MS: u64 = 1_700_000_000_000;
-/// Longest value: what grows beyond is refused, so that a run stays quick and small.
+/// Maximum length of a value. Larger values are refused, so that a run stays fast and small.
 const VALUE_BYTES_MAX: u64 = 1 << 16;
 
 /// All commands.
@@ -20,7 +20,7 @@ pub(crate) static TABLE: LazyLock<&Table> = LazyLock::new(commands::table);
 
 type Effects = Arc<Mutex<Vec<(DatabaseId, Vec<Vec<u8>>)>>>;
 
-/// A record as it is compared: database, key, value, deadline, encoding, object, etag.
+/// A record in the form that is compared: database, key, value, deadline, encoding, object, etag.
 type Dumped = (
     DatabaseId,
     Vec<u8>,
@@ -45,7 +45,7 @@ impl Server {
         Self::over(store.handle())
     }
 
-    /// A server with its keys in a store.
+    /// Returns a server over the store of `handle`.
     pub(crate) fn over(mut handle: Handle) -> Self {
         let effects = Effects::default();
         handle.set_sink(Some(Box::new(Recorder(Arc::clone(&effects)))));
@@ -64,7 +64,7 @@ impl Server {
         }
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     pub(crate) fn advance_ms(&self, ms: u64) {
         self.clock.advance_ms(ms % 1_000_000_000_000);
     }
@@ -100,7 +100,8 @@ impl Server {
         reply
     }
 
-    /// Replays all effects into an empty server, in which no time passes, and compares the two.
+    /// Replays all effects into an empty server, in which no time passes, and asserts that both
+    /// hold the same.
     pub(crate) fn check_replay(&mut self) {
         let effects = self
             .effects
@@ -138,7 +139,8 @@ fn new_session() -> Session {
     Session::new(Arc::new(record), true)
 }
 
-/// The first reply in `output`: the only one, but to those who are answered once for each channel.
+/// Returns the first reply in `output`. It is the only one, except for commands that reply once for
+/// each channel, and for EXEC.
 fn first_reply(output: &[u8], version: Resp, name: &[u8]) -> Value {
     let name = name.to_ascii_lowercase();
     let has_several = name.ends_with(b"subscribe") || name == b"exec";

@@ -1,12 +1,13 @@
-//! Lines of commands into a server without sockets.
+//! Sends lines of commands to a server without sockets.
 //!
-//! A line is a request in the quoting of inline commands. Two shortcuts help the fuzzer: a first
-//! byte of 0x80 or above, with the one behind it, stands for the name of a command in the table, and
-//! a line that starts with 0x01 lets time pass: its bytes are digits to base eight, in milliseconds.
+//! A line is a request in the quoting of inline commands. Two shortcuts help the fuzzer. A first
+//! byte of 0x80 or above, together with the next byte, stands for the name of a command in the
+//! table. A line that starts with 0x01 lets time pass: its bytes are digits to base eight, in
+//! milliseconds.
 //!
-//! Whatever the requests are: each gets exactly one complete reply, of the types its protocol
-//! version has; and the effects that were stated, replayed into an empty server, lead to the same
-//! keys, values, deadlines and encodings.
+//! For any requests, each gets exactly one complete reply, of the types that its protocol version
+//! has. The stated effects, replayed into an empty server, lead to the same keys, values, deadlines
+//! and encodings.
 #![no_main]
 
 mod bench_server;

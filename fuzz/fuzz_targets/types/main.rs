@@ -1,13 +1,14 @@
-//! Sequences of commands of one type, to two servers at once: one keeps its keys in the real store,
-//! the other in the naive one.
+//! Sends sequences of commands of one type to two servers at once. One keeps its keys in the real
+//! store, the other in the naive one.
 //!
-//! The first byte chooses the type; then a byte chooses a command of that type or one for any key, the
-//! next how many arguments, and one byte each argument: the first is one of few keys, the others are
-//! words of the syntax, members, numbers and bounds. So nearly every input is a sequence of commands
-//! that mean something, and the fuzzer finds out which.
+//! The first byte chooses the type. Then, for each request, a byte chooses a command of that type
+//! or one for any key, the next byte the number of arguments, and one byte each argument. The first
+//! argument is one of few keys; the others are words of the syntax, members, numbers and bounds.
+//! Thus nearly every input is a sequence of meaningful commands, and the fuzzer searches among
+//! them.
 //!
-//! Both servers must answer the same and hold the same, whatever the requests are; and the effects
-//! that either stated lead to the same keys in an empty server.
+//! For any requests, both servers must answer the same and hold the same. The effects that either
+//! server stated lead to the same keys in an empty server.
 #![no_main]
 
 #[path = "../command_args/bench_server.rs"]
@@ -19,9 +20,9 @@ use libfuzzer_sys::fuzz_target;
 use store::{Options, Store};
 use words::Language;
 
-/// A command chosen by this byte lets time pass instead.
+/// A command byte that lets time pass instead.
 const PAUSE: u8 = 255;
-/// Longer inputs say nothing new.
+/// Maximum number of requests. Longer inputs find nothing new.
 const REQUESTS_MAX: usize = 200;
 
 fuzz_target!(|input: &[u8]| {
@@ -67,7 +68,7 @@ fuzz_target!(|input: &[u8]| {
     twin.check_replay();
 });
 
-/// What shows all of a key, whatever it holds.
+/// Returns requests that together read all of a key of any type.
 fn questions(key: &[u8]) -> Vec<Vec<Vec<u8>>> {
     const ALL: &[&str] = &[
         "TYPE *",

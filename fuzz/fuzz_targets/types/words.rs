@@ -1,4 +1,4 @@
-//! Requests made of bytes: the commands of a type, and the words that its arguments are made of.
+//! Makes requests from bytes: the commands of a type, and the words of its arguments.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::bench_server::TABLE;
 /// The keys of all sequences.
 pub(crate) const KEYS: [&[u8]; 4] = [b"a", b"b", b"c", b""];
 
-/// Types that sequences are about; a type that has no commands yet is like any other that has few.
+/// The types of sequences. A type that has no commands yet is treated as one with few.
 const GROUPS: &[Group] = &[
     Group::String,
     Group::Bitmap,
@@ -22,17 +22,17 @@ const GROUPS: &[Group] = &[
     Group::Stream,
 ];
 
-/// Commands for keys of any type. Walks and random keys are left out: the order of the keys is the
-/// store's own.
+/// Commands for keys of any type. SCAN and random keys are left out, because the order of the keys
+/// depends on the store.
 const GENERIC: &[&str] = &[
     "DEL", "EXISTS", "TYPE", "EXPIRE", "PEXPIRE", "PERSIST", "PTTL", "RENAME", "RENAMENX", "COPY",
     "MOVE", "OBJECT", "SORT", "SORT_RO", "TOUCH", "UNLINK", "DUMP",
 ];
 
-/// Answers that are the store's own, or take a long time.
+/// Commands whose replies depend on the store, or that take long.
 const LEFT_OUT: &[&str] = &["PFSELFTEST", "PFDEBUG"];
 
-/// Words that stand anywhere.
+/// Words that may stand anywhere.
 const VALUES: &[&str] = &[
     "m1",
     "m2",
@@ -88,14 +88,14 @@ const VALUES: &[&str] = &[
     "a long member that is not kept in a small collection, for it has more than sixty-four bytes",
 ];
 
-/// What requests of a type are made of.
+/// The parts that requests of a type are made of.
 pub(crate) struct Language {
     commands: Vec<&'static CommandSpec>,
     words: Vec<Vec<u8>>,
 }
 
 impl Language {
-    /// That of the type that a byte chooses.
+    /// Returns the language of the type that a byte chooses.
     pub(crate) fn of(byte: u8) -> Self {
         let group = GROUPS[usize::from(byte) % GROUPS.len()];
         let is_spoken = |spec: &&&CommandSpec| {
@@ -118,14 +118,14 @@ impl Language {
         }
     }
 
-    /// The request that some bytes say.
+    /// Returns the request that some bytes encode.
     pub(crate) fn request(&self, command: u8, chosen: &[u8]) -> Vec<Vec<u8>> {
         let spec = self.commands[usize::from(command) % self.commands.len()];
         let mut request = vec![spec.name.as_bytes().to_vec()];
         for (at, byte) in chosen.iter().enumerate() {
             let byte = usize::from(*byte);
             request.push(match at {
-                // Nearly all commands have a key there.
+                // Nearly all commands have a key as first argument.
                 0 if byte < 0xf0 => KEYS[byte % KEYS.len()].to_vec(),
                 _ => self.words[byte % self.words.len()].clone(),
             });

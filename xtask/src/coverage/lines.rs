@@ -1,4 +1,4 @@
-//! Which lines of which files ran, from a report in the format of lcov.
+//! The lines of each file that ran, from a report in the format of lcov.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,9 +14,9 @@ const OF_TESTS: [&str; 6] = [
     "/naive.rs",
 ];
 
-/// A file and its lines with code that are not of tests.
+/// A file with the number of its lines with code, without tests.
 pub(super) struct Covered {
-    /// Below the workspace's directory.
+    /// Path below the workspace's directory.
     pub(super) path: String,
     pub(super) lines: u32,
     pub(super) run: u32,
@@ -28,7 +28,7 @@ impl Covered {
     }
 }
 
-/// The files of the report below `root`.
+/// Returns the files of the report that are below `root`.
 pub(super) fn of_files(report: &str, root: &Path) -> Vec<Covered> {
     let mut files: BTreeMap<String, BTreeMap<usize, bool>> = BTreeMap::new();
     let mut current = None;
@@ -52,7 +52,7 @@ fn inside(path: &Path, root: &Path) -> Option<String> {
     (!is_test).then(|| path.to_owned())
 }
 
-/// `DA:LINE,COUNT`.
+/// Parses `DA:LINE,COUNT`.
 fn line_count(line: &str) -> Option<(usize, u64)> {
     let (number, count) = line.strip_prefix("DA:")?.split_once(',')?;
     Some((number.parse().ok()?, count.parse().ok()?))
@@ -72,7 +72,7 @@ fn covered(path: String, lines: &BTreeMap<usize, bool>, root: &Path) -> Covered 
     covered
 }
 
-/// Number of the line where the unit tests at a file's end begin, counted from 1.
+/// Returns the number of the line, from 1, where the unit tests at a file's end begin.
 fn tests_begin(text: &str) -> usize {
     let lines: Vec<&str> = text.lines().collect();
     lines

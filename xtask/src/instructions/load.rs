@@ -1,7 +1,7 @@
 //! The load for counting instructions: the same requests in the same order every time.
 //!
-//! In each round every connection is sent a pipeline, then all replies are awaited, so that the
-//! server meets several ready connections at a wake-up, as under load.
+//! In each round every connection is sent a pipeline; then all replies are awaited. The server thus
+//! meets several ready connections at a wake-up, as under load.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,24 +10,24 @@ use std::time::Duration;
 
 const CONNECTIONS: u32 = 50;
 const PIPELINE: u32 = 16;
-/// Requests of one round.
+/// Number of requests in a round.
 pub(super) const REQUESTS_PER_ROUND: u32 = CONNECTIONS * PIPELINE;
-/// Keys that are set at once while filling.
+/// Number of keys set at once while filling.
 const FILL_BATCH: u32 = 500;
 const VALUE: &str = "xxxxxxxx";
-/// How long anything may take that is waited for.
+/// Maximum time of any wait.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What is asked for.
+/// The kind of request.
 #[derive(Clone, Copy)]
 pub(super) enum Request {
     Get,
     Set,
 }
 
-/// How much is asked for.
+/// The amount of load.
 pub(super) struct Load {
-    /// Keys of 16 bytes with values of 8.
+    /// Number of keys, of 16 bytes with values of 8.
     pub(super) keys: u32,
     /// Rounds of the shorter and of the longer run.
     pub(super) rounds: (u32, u32),
@@ -60,7 +60,7 @@ impl Request {
 }
 
 impl Load {
-    /// Fills a server and sends it so many rounds of requests.
+    /// Fills a server and sends it a number of rounds of requests.
     pub(super) fn run(&self, port: u16, request: Request, rounds: u32) -> Result<(), String> {
         let mut first = connect_patiently(port)?;
         self.fill(&mut first)?;
@@ -96,21 +96,21 @@ impl Load {
         Ok(())
     }
 
-    /// The key of a request: all of them, in an order that looks like none.
+    /// Returns the key of a request. Requests go through the keys in a pseudo-random order.
     fn key(&self, number: u32) -> u32 {
         let mixed = u64::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         u32::try_from(mixed % u64::from(self.keys)).unwrap_or(0)
     }
 }
 
-/// A port that nobody listens on.
+/// Returns a port that no process listens on.
 pub(crate) fn free_port() -> Result<u16, String> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(|error| error.to_string())?;
     let address = listener.local_addr().map_err(|error| error.to_string())?;
     Ok(address.port())
 }
 
-/// Asks a server to end.
+/// Asks a server to shut down.
 pub(super) fn shut_down(port: u16) -> Result<(), String> {
     send(&mut connect(port)?, "SHUTDOWN NOSAVE\r\n")
 }
@@ -140,7 +140,7 @@ fn send(connection: &mut TcpStream, requests: &str) -> Result<(), String> {
     sent.map_err(|error| error.to_string())
 }
 
-/// Takes replies of so many bytes together.
+/// Receives replies of this many bytes in total.
 fn receive(connection: &mut TcpStream, bytes: usize) -> Result<(), String> {
     let mut replies = vec![0; bytes];
     let received = connection.read_exact(&mut replies);

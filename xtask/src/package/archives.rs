@@ -1,4 +1,4 @@
-//! A tarball, a package for Debian with its twin of links, one for RPM, and the sums.
+//! The tarball, the package for Debian, the one with links, the package for RPM, and the checksums.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::{Package, glibc};
 /// Names under which scripts and health checks call a server.
 pub(super) const NAMES: [&str; 2] = ["redis-server", "valkey-server"];
 
-/// Everything below one directory; the name says what is special about it.
+/// Packs everything below one directory. `what` names the variant in the file name.
 pub(super) fn tarball(package: &Package, tree: &Path, what: &str) -> Outcome<()> {
     let name = format!(
         "iolite-{}-linux-{}{what}",
@@ -20,7 +20,7 @@ pub(super) fn tarball(package: &Package, tree: &Path, what: &str) -> Outcome<()>
     pack(package, tree, &format!("{name}.tar.gz"), Some(&name))
 }
 
-/// Line tables and symbols.
+/// Packs line tables and symbols.
 pub(super) fn debug(package: &Package, debug: &Path) -> Outcome<()> {
     let directory = package.work.join("debug");
     copy(debug, &directory.join("iolite.debug"))?;
@@ -35,7 +35,8 @@ fn pack(package: &Package, from: &Path, name: &str, below: Option<&str>) -> Outc
     tar(package, from, name, &options)
 }
 
-/// The same bytes for the same files: sorted, of nobody, from the time of the commit.
+/// Writes a tar archive that has the same bytes for the same files: sorted, without owner, with the
+/// time of the commit.
 pub(super) fn tar(package: &Package, from: &Path, name: &str, options: &[String]) -> Outcome<()> {
     let mut tar = Command::new("tar");
     tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner"]);
@@ -92,7 +93,7 @@ pub(super) fn deb(package: &Package, tree: &Path) -> Outcome<()> {
     build_deb(package, &root, "iolite", package.target.deb_arch())
 }
 
-/// The names of other servers as links.
+/// Makes the package of links with the names of other servers.
 pub(super) fn deb_compat(package: &Package) -> Outcome<()> {
     let root = package.work.join("deb-compat");
     link_names(&root.join("usr/bin"))?;
@@ -104,7 +105,7 @@ pub(super) fn deb_compat(package: &Package) -> Outcome<()> {
     build_deb(package, &root, "iolite-redis-compat", "all")
 }
 
-/// Links with the names of other servers.
+/// Creates links with the names of other servers.
 pub(super) fn link_names(directory: &Path) -> Outcome<()> {
     make_directory(directory)?;
     for name in NAMES {
@@ -147,24 +148,24 @@ pub(super) fn rpm(package: &Package, tree: &Path) -> Outcome<()> {
     build.arg(define("_buildhost", "iolite"));
     build.arg(define("use_source_date_epoch_as_buildtime", "1"));
     build.arg(define("clamp_mtime_to_source_date_epoch", "1"));
-    // The files are finished: nothing is stripped or compressed again.
+    // The files are final: nothing is stripped or compressed again.
     build.arg(define("__os_install_post", "%{nil}"));
     build.env("SOURCE_DATE_EPOCH", &package.epoch.0);
     build.arg(&spec);
     run(&mut build)
 }
 
-/// The file of sums.
+/// Name of the file of checksums.
 const SUMS: &str = "SHA256SUMS";
 
-/// SHA-256 of all that is handed out.
+/// Writes the SHA-256 of all published files.
 pub(super) fn sums(package: &Package) -> Outcome<()> {
     let mut names = Vec::new();
     for entry in fs::read_dir(&package.out).map_err(|error| error.to_string())? {
         let entry = entry.map_err(|error| error.to_string())?;
         names.push(entry.file_name());
     }
-    // It is made anew where something came later.
+    // The file of checksums is written again if files were added later.
     names.retain(|name| name != SUMS);
     names.sort();
     let mut sum = Command::new("sha256sum");

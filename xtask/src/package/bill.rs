@@ -1,6 +1,7 @@
-//! The bill of materials: what libraries are in the binary, with versions, licences, sums and who needs whom, as
-//! CycloneDX 1.6, which scanners for known faults read. Made from `Cargo.lock` and what cargo knows; the same lock gives
-//! the same bytes, so it tells no time and has no number of its own.
+//! The bill of materials: the libraries in the binary, with versions, licences, checksums and
+//! dependencies, as CycloneDX 1.6. Scanners for known vulnerabilities read it. It is made from
+//! `Cargo.lock` and from what cargo knows. The same lock file gives the same bytes, so the bill has
+//! no time and no serial number.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,7 +11,7 @@ use super::files::{Outcome, output, read, write};
 use super::target::Target;
 use crate::workspace_root;
 
-/// Where it lies on a machine.
+/// Path of the bill on a machine.
 pub(super) const PATH: &str = "usr/share/doc/iolite/iolite.cdx.json";
 
 /// A library or a room.
@@ -20,13 +21,13 @@ struct Part {
     version: String,
     licence: String,
     source: String,
-    /// Whether it is of this repository.
+    /// Whether it belongs to this repository.
     is_own: bool,
-    /// What it needs, by name and version.
+    /// Its dependencies, by name and version.
     needs: BTreeSet<String>,
 }
 
-/// Writes the bill into the tree, and beside the packages.
+/// Writes the bill into the tree, and next to the packages.
 pub(super) fn make(package: &Package, tree: &Path) -> Outcome<()> {
     let parts = parts(&dependency_tree(package.target)?);
     let sums = sums(&read(&workspace_root().join("Cargo.lock"))?);
@@ -40,7 +41,7 @@ pub(super) fn make(package: &Package, tree: &Path) -> Outcome<()> {
     )
 }
 
-/// What the binary is made of: a line a package, which [`parts`] reads.
+/// Returns the dependencies of the binary, one package per line, for [`parts`].
 fn dependency_tree(target: Target) -> Outcome<String> {
     let triple = target.triple("gnu");
     let words = [
@@ -60,7 +61,8 @@ fn dependency_tree(target: Target) -> Outcome<String> {
     output(&mut crate::parts::cargo(&words))
 }
 
-/// Parts by name and version, from lines of a tree: depth, package, licence, source.
+/// Returns the parts by name and version, from the lines of a tree: depth, package, licence,
+/// source.
 fn parts(tree: &str) -> BTreeMap<String, Part> {
     let mut parts: BTreeMap<String, Part> = BTreeMap::new();
     let mut above: Vec<String> = Vec::new();
@@ -98,7 +100,7 @@ fn parts(tree: &str) -> BTreeMap<String, Part> {
     parts
 }
 
-/// The sums of packages in a lock file, by name and version.
+/// Returns the checksums of packages in a lock file, by name and version.
 fn sums(lock: &str) -> BTreeMap<String, String> {
     let mut sums = BTreeMap::new();
     for package in lock.split("[[package]]").skip(1) {
@@ -121,7 +123,7 @@ fn bill(version: &str, parts: &BTreeMap<String, Part>, sums: &BTreeMap<String, S
         .filter(|(_, part)| !part.is_own)
         .map(|(key, part)| component(key, part, sums.get(key)))
         .collect();
-    // Rooms are the product itself: what any of them needs, it needs.
+    // Rooms are the product itself: a dependency of any room is a dependency of the product.
     let direct = parts.values().filter(|part| part.is_own);
     let direct: BTreeSet<&String> = direct.flat_map(|part| &part.needs).collect();
     let direct = direct.into_iter().filter(|key| is_foreign(parts, key));
@@ -157,7 +159,7 @@ fn component(key: &str, part: &Part, sum: Option<&String>) -> String {
         ));
     }
     if !part.licence.is_empty() {
-        // An old `/` is an OR.
+        // A `/` in an old expression means OR.
         let licence = part.licence.replace('/', " OR ");
         fields.push(format!(
             "\"licenses\":[{{\"expression\":{}}}]",
@@ -182,7 +184,7 @@ fn needs<'k>(key: &str, needed: impl Iterator<Item = &'k String>) -> String {
     )
 }
 
-/// The name of a package that scanners know.
+/// Returns the package name in the form that scanners know.
 fn url(key: &str) -> String {
     format!("pkg:cargo/{key}")
 }
@@ -229,7 +231,7 @@ mod tests {
         assert!(!text.contains("pkg:cargo/base"));
     }
 
-    /// What is packed now: every library has a sum and a licence.
+    /// Checked on the current lock file: every library has a checksum and a licence.
     #[test]
     fn every_library_of_the_binary_has_a_sum() {
         let sums = sums(&read(&workspace_root().join("Cargo.lock")).unwrap());

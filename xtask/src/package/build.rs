@@ -1,8 +1,9 @@
-//! How the server is built to be handed out: by the profile `dist`, and without a path of this machine in it, so that two
-//! builds of one commit in two directories are equal.
+//! Builds the server for publication, with the profile `dist`. The binary contains no path of this
+//! machine, so that two builds of one commit in two directories are equal.
 //!
-//! Of two kinds: with the C library of the machine it runs on, and with all libraries inside (musl), which runs on a machine
-//! that has nothing. Both have the C++ library inside, which the virtual machine of scripts needs.
+//! There are two kinds: one uses the C library of the machine it runs on; the other contains all
+//! libraries (musl), and runs on a machine that has none. Both contain the C++ library, which the
+//! virtual machine of scripts needs.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,24 +12,24 @@ use std::process::Command;
 use super::files::{Outcome, make_directory, output, run};
 use super::target::Target;
 
-/// What a build is made of.
+/// The inputs of a build.
 pub(super) struct Build<'a> {
-    /// The workspace; what is built lies below it.
+    /// The workspace. Built files lie below it.
     pub(super) source: &'a Path,
     pub(super) target: Target,
     pub(super) kind: Kind,
 }
 
-/// Which C library the program has.
+/// The C library of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// That of the machine.
+    /// The machine's C library.
     Shared,
-    /// One of its own.
+    /// A C library inside the program.
     Inside,
 }
 
-/// The program and its debug information, apart.
+/// The program and its debug information, as separate files.
 pub(super) struct Built {
     pub(super) program: PathBuf,
     pub(super) debug: PathBuf,
@@ -48,14 +49,14 @@ impl Build<'_> {
         self.source.join("target/package-build")
     }
 
-    /// Cargo with this verb for the server as it is published.
+    /// Returns the cargo command with this verb for the published server.
     fn cargo(&self, verb: &str) -> Command {
         let words = [verb, "--locked", "--profile", "dist", "--package", "server"];
         let mut cargo = crate::parts::cargo(&words);
         cargo.current_dir(self.source);
         cargo.env("KEEP_SYMBOLS", "yes");
         cargo.env("CARGO_TARGET_DIR", self.directory());
-        // Parts of earlier builds would be in other places than in a clean one.
+        // An incremental build would place parts of earlier builds differently than a clean one.
         cargo.env("CARGO_INCREMENTAL", "0");
         let maps: Vec<String> = self
             .paths()
@@ -66,13 +67,15 @@ impl Build<'_> {
             cargo.env(name, maps.join(" "));
         }
         if self.target.arch == "aarch64" {
-            // Kernels of that processor have pages of 4, 16 or 64 KiB; an allocator for small ones starts on no other.
+            // Kernels of that processor have pages of 4, 16 or 64 KiB. An allocator built for small
+            // pages does not start on larger ones.
             cargo.env("JEMALLOC_SYS_WITH_LG_PAGE", "16");
         }
         cargo
     }
 
-    /// Paths that stay out of the binary, and what stands there instead. Where two fit, the later one counts.
+    /// Returns the paths that stay out of the binary, with their replacements. If two match, the
+    /// later one applies.
     fn paths(&self) -> [(PathBuf, &'static str); 3] {
         let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
         let known = |name: &str, below: &str| {
@@ -89,7 +92,7 @@ impl Build<'_> {
             .into_iter()
             .map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display()));
         let all: Vec<String> = more.iter().cloned().chain(maps).collect();
-        // As `CARGO_ENCODED_RUSTFLAGS` takes them: paths may have spaces.
+        // The form of `CARGO_ENCODED_RUSTFLAGS`, because paths may have spaces.
         all.join("\u{1f}").into()
     }
 
@@ -121,7 +124,8 @@ impl Build<'_> {
         Ok(directory.join("dist/iolite"))
     }
 
-    /// Zig is the C and C++ compiler, and brings the libraries: Debian has no C++ library for musl.
+    /// Builds with Zig as the C and C++ compiler. Zig brings the libraries, because Debian has no
+    /// C++ library for musl.
     fn inside(&self) -> Outcome<PathBuf> {
         let triple = self.target.triple("musl");
         run(Command::new("rustup").args(["target", "add", &triple]))?;
@@ -138,7 +142,7 @@ impl Build<'_> {
     }
 }
 
-/// An environment of Python with zig, and what makes cargo use it.
+/// Returns a Python environment with zig and with the program that makes cargo use it.
 pub(super) fn zig() -> Outcome<PathBuf> {
     const WANTED: [&str; 2] = ["cargo-zigbuild==0.24.0", "ziglang==0.17.0"];
     let place = crate::parts::target_directory().join("package-zig");
@@ -151,7 +155,7 @@ pub(super) fn zig() -> Outcome<PathBuf> {
     Ok(place)
 }
 
-/// Takes debug information out of a program.
+/// Separates the debug information from a program.
 pub(super) fn apart(target: Target, built: &Path, into: &Path) -> Outcome<Built> {
     make_directory(into)?;
     let objcopy = target.tool("objcopy");

@@ -1,5 +1,5 @@
-//! Whether what was packed works: each package is installed into a root of its own, with nothing of the build beside it,
-//! and run; that takes the rights of root.
+//! Checks that the packages work. Each is installed into its own root, without anything of the
+//! build, and is run. That needs root.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -12,12 +12,12 @@ use super::target::{Target, needed};
 use super::tree::set_mode;
 use crate::tools;
 
-/// How often a server that starts is asked whether it is ready, and how long after each other: a minute in all, far
-/// more than it takes anywhere.
+/// Number and interval of the requests to a starting server whether it is ready: a minute in all,
+/// far more than a start takes anywhere.
 const ASKED_MAX: u32 = 1_200;
 const ASKED_EVERY: Duration = Duration::from_millis(50);
 
-/// Checks everything that `cargo xtask package` left.
+/// Checks everything that `cargo xtask package` has made.
 ///
 /// # Errors
 /// What does not work.
@@ -56,7 +56,7 @@ pub fn check(target: Target) -> Outcome<()> {
     Ok(())
 }
 
-/// What every package brings beside the server.
+/// The documents that every package contains besides the server.
 const PAPERS: [&str; 4] = [
     "usr/share/doc/iolite/LICENSE-APACHE",
     "usr/share/doc/iolite/LICENSE-MIT",
@@ -64,7 +64,7 @@ const PAPERS: [&str; 4] = [
     "usr/share/doc/iolite/iolite.cdx.json",
 ];
 
-/// Libraries that a server may ask the machine for.
+/// The libraries that a server may need from the machine.
 const LIBRARIES: [&str; 6] = [
     "ld-linux-x86-64.so.2",
     "ld-linux-aarch64.so.1",
@@ -79,7 +79,7 @@ fn has_papers(root: &Root, what: &str) -> Outcome<()> {
     missing.map_or(Ok(()), |path| Err(format!("{what} has no {path}")))
 }
 
-/// Unpacks a tarball and puts what is below its one directory into the root.
+/// Unpacks the contents of a tarball's single directory into the root.
 fn unpack_into(file: &Path, root: &Root) -> Outcome<()> {
     let mut tar = Command::new("tar");
     tar.args(["--extract", "--strip-components=1", "--file"])
@@ -102,7 +102,7 @@ fn check_tarball(target: Target, file: &Path, work: &Path) -> Outcome<()> {
     serves("the tarball", root.command("/usr/bin/iolite"))
 }
 
-/// The server of the other tarball runs where there is nothing else at all.
+/// Checks that the server of the other tarball runs in an otherwise empty root.
 fn check_tarball_without_libraries(target: Target, file: &Path, work: &Path) -> Outcome<()> {
     let root = Root::empty(target, work.join("tarball-musl"))?;
     unpack_into(file, &root)?;
@@ -113,7 +113,8 @@ fn check_tarball_without_libraries(target: Target, file: &Path, work: &Path) -> 
     )
 }
 
-/// Installs the packages for Debian, has the service's user serve, and installs, removes and purges as an operator does.
+/// Installs the packages for Debian, runs the server as the service's user, and upgrades, removes
+/// and purges them as an operator does.
 fn check_deb(target: Target, file: &Path, compat: &Path, work: &Path) -> Outcome<()> {
     let mut judge = Command::new("lintian");
     judge.args(["--fail-on=error", "--no-tag-display-limit", "--allow-root"]);
@@ -126,7 +127,7 @@ fn check_deb(target: Target, file: &Path, compat: &Path, work: &Path) -> Outcome
         root.run(&[name, "--version"])?;
     }
     serves("the Debian package", as_service(&root))?;
-    // A newer one keeps what the operator wrote.
+    // An upgrade keeps what the operator wrote.
     let config = "/etc/iolite/iolite.conf";
     root.run(&["sh", "-c", &format!("echo 'maxclients 77' >>{config}")])?;
     root.run(&["dpkg", "--install", &file])?;
@@ -146,7 +147,7 @@ fn check_deb(target: Target, file: &Path, compat: &Path, work: &Path) -> Outcome
     Ok(())
 }
 
-/// The server with the configuration that a package brings, as its user.
+/// Returns the command that runs the server with the package's configuration, as its user.
 fn as_service(root: &Root) -> Command {
     let mut command = root.command("setpriv");
     command.args(["--reuid=iolite", "--regid=iolite", "--clear-groups"]);
@@ -166,7 +167,8 @@ fn check_rpm(target: Target, file: &Path, work: &Path) -> Outcome<()> {
         output(rpm.args(words))
     };
     let path = file.display().to_string();
-    // Its C library is not one that this rpm has installed, and the processor may be another one than this rpm's.
+    // This rpm has not installed the C library, and may belong to another processor than the
+    // package.
     rpm(&[
         "--install",
         "--nodeps",
@@ -184,7 +186,8 @@ fn check_rpm(target: Target, file: &Path, work: &Path) -> Outcome<()> {
     }
 }
 
-/// Installs the wheel into an environment of a system that knows nothing else, and runs its own tests.
+/// Installs the wheel into an environment on an otherwise minimal system, and runs the wheel's own
+/// tests.
 fn check_wheel(target: Target, file: &Path, work: &Path) -> Outcome<()> {
     let root = Root::debian(target, work.join("wheel"))?;
     let wheel = root.take(file)?;
@@ -202,7 +205,8 @@ fn check_wheel(target: Target, file: &Path, work: &Path) -> Outcome<()> {
     serves("the wheel", root.command("/tmp/env/bin/iolite"))
 }
 
-/// Whether the layers of an image are whole archives. Docker and umoci take one that is cut off at its end; others do not.
+/// Checks that the layers of an image are whole archives. Docker and umoci accept one whose end is
+/// missing; other programs do not.
 fn check_layers(layout: &Path) -> Outcome<()> {
     let blobs = layout.join("blobs/sha256");
     let mut layers_count = 0;
@@ -225,7 +229,7 @@ fn check_layers(layout: &Path) -> Outcome<()> {
     }
 }
 
-/// Unpacks the image and runs it read-only, as user 999, with a data directory alone that it may write to.
+/// Unpacks the image and runs it read-only, as user 999. Only the data directory is writable.
 fn check_image(file: &Path, work: &Path) -> Outcome<()> {
     let layout = work.join("image");
     let from = format!("oci-archive:{}", file.display());
@@ -261,7 +265,7 @@ fn check_image(file: &Path, work: &Path) -> Outcome<()> {
         "PATH",
         "/usr/local/bin:/usr/bin:/bin",
     ]);
-    // As `docker run iolite redis-server …` enters it.
+    // The entry point as called by `docker run iolite redis-server …`.
     sandbox.args(["/usr/local/bin/entrypoint.sh", "redis-server"]);
     serves("the image", sandbox)
 }
@@ -279,13 +283,13 @@ fn check_units(work: &Path) -> Outcome<()> {
         let mut judge = Command::new("systemd-analyze");
         judge.args(["security", "--offline=true", "--no-pager", "--threshold=15"]);
         output(judge.arg(&path))?;
-        // What a unit starts must be there, which on this machine is another program.
+        // The program that a unit starts must exist. This machine has another one in its place.
         let copy = work.join(instance);
         write(&copy, &read(&path)?.replace("/usr/bin/iolite", "/bin/true"))?;
         let mut judge = Command::new("systemd-analyze");
         judge.args(["verify", "--man=no"]);
         let said = output_and_complaints(judge.arg(&copy))?;
-        // A key that is not known is complained of, and no failure.
+        // An unknown key causes a complaint, but no failure of the program.
         if !said.is_empty() {
             return Err(format!("{unit}: {said}"));
         }
@@ -294,7 +298,7 @@ fn check_units(work: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// What a program said that ended well, standard error too.
+/// Returns the output of a program that succeeded, including standard error.
 fn output_and_complaints(command: &mut Command) -> Outcome<String> {
     let told = command
         .output()
@@ -307,7 +311,7 @@ fn output_and_complaints(command: &mut Command) -> Outcome<String> {
     }
 }
 
-/// Starts a server with this program, and has it keep a value across SHUTDOWN.
+/// Starts a server with this program, and checks that it keeps a value across SHUTDOWN.
 fn serves(what: &str, mut program: Command) -> Outcome<()> {
     let port = crate::instructions::free_port()?.to_string();
     program.args(["--port", &port, "--appendonly", "yes"]);
@@ -356,12 +360,12 @@ fn ended(what: &str, server: &mut Child) -> Outcome<()> {
     }
 }
 
-/// The image for a processor.
+/// Returns the image for a processor.
 pub(super) fn image_of(target: Target, out: &Path) -> Outcome<PathBuf> {
     find(out, &format!("-{}.oci.tar", target.deb_arch()))
 }
 
-/// The first file whose name ends so, but for the package of links.
+/// Returns the first file whose name has this end, except the package of links.
 fn find(directory: &Path, end: &str) -> Outcome<PathBuf> {
     find_any(directory, |name| {
         name.ends_with(end) && !name.contains("-compat")
@@ -369,7 +373,7 @@ fn find(directory: &Path, end: &str) -> Outcome<PathBuf> {
     .map_err(|error| format!("{error} that ends with {end}"))
 }
 
-/// The first file with such a name.
+/// Returns the first file with a matching name.
 fn find_any(directory: &Path, is_wanted: impl Fn(&str) -> bool) -> Outcome<PathBuf> {
     let sums = read(&directory.join("SHA256SUMS"))?;
     let names = sums

@@ -1,4 +1,4 @@
-//! What making packages does with files and programs, with errors that say which.
+//! Operations on files and programs for packaging. Their errors name the file or program.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::parts;
 
 pub(super) type Outcome<T> = Result<T, String>;
 
-/// A template with its words in place.
+/// Returns a template with its placeholders replaced.
 pub(super) fn filled(text: &str, words: &[(&str, &str)]) -> String {
     let fill = |text: String, (name, value): &(&str, &str)| text.replace(name, value);
     words.iter().fold(text.to_owned(), fill)

@@ -1,4 +1,4 @@
-//! Which C library a program needs: the newest version that one of its symbols names.
+//! The C library that a program needs: the newest version that one of its symbols names.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,18 +6,18 @@ use std::process::Command;
 use super::files::{Outcome, output};
 use super::target::Target;
 
-/// Its version.
+/// Returns the version.
 pub(super) fn needed(target: Target, program: &Path) -> Outcome<(u32, u32)> {
     let symbols = output(Command::new(target.tool("objdump")).arg("-T").arg(program))?;
     newest(&symbols).ok_or_else(|| format!("{}: no symbol of the C library", program.display()))
 }
 
-/// The same as text.
+/// Returns the version as text.
 pub(super) fn needed_text(target: Target, program: &Path) -> Outcome<String> {
     needed(target, program).map(|(major, minor)| format!("{major}.{minor}"))
 }
 
-/// The newest version in a list of symbols.
+/// Returns the newest version in a list of symbols.
 fn newest(symbols: &str) -> Option<(u32, u32)> {
     let versions = symbols.split("GLIBC_").skip(1).filter_map(|rest| {
         let end = rest.find(|one: char| !one.is_ascii_digit() && one != '.');

@@ -1,7 +1,8 @@
 //! An image for containers in the OCI layout: the server, the C library, and a shell for entry and health checks.
 //!
-//! It is entered as the images of Redis and Valkey are: options or a file mean the server, `/data` is where data
-//! lies, root becomes the user 999. It runs read-only and without any capability.
+//! Its entry point works as in the images of Redis and Valkey: options or a file start the server,
+//! `/data` is the data directory, and root becomes the user 999. It runs read-only and without any
+//! capability.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,8 @@ use crate::{debian, workspace_root};
 /// Names under which scripts call a client.
 const CLIENT_NAMES: [&str; 2] = ["redis-cli", "valkey-cli"];
 
-/// Programs of the shell that the entry, health checks and a person inside need.
+/// Programs of the shell for the entry point, for health checks and for a person inside the
+/// container.
 const SHELL_PROGRAMS: [&str; 18] = [
     "sh", "cat", "chown", "cp", "df", "env", "find", "grep", "id", "ls", "mkdir", "nc", "ps", "rm",
     "sleep", "su", "tail", "wget",
@@ -39,7 +41,8 @@ pub(super) fn make(package: &Package, tree: &Path) -> Outcome<()> {
     };
     umoci(&["init", "--layout", &layout.display().to_string()])?;
     umoci(&["new", "--image", &reference])?;
-    // The same bytes for the same files, as in the other archives. `umoci insert` leaves out the end of the archive.
+    // The same files give the same bytes, as in the other archives. `umoci insert` leaves out the
+    // end of the archive.
     let layer = package.work.join("layer.tar").display().to_string();
     tar(package, &root, &layer, &[])?;
     let history = format!(
@@ -67,7 +70,7 @@ pub(super) fn make(package: &Package, tree: &Path) -> Outcome<()> {
         "--config.exposedports=6379/tcp",
         "--config.stopsignal=SIGTERM",
         "--config.env=PATH=/usr/local/bin:/usr/bin:/bin",
-        // Everybody who reaches a container's port may: as in the images of Redis.
+        // Everyone who can reach a container's port may use it, as in the images of Redis.
         "--config.env=IOLITE_PROTECTED_MODE=no",
         "--config.env=IOLITE_BIND=* -::*",
         "--config.label=org.opencontainers.image.title=iolite",
@@ -84,7 +87,7 @@ pub(super) fn make(package: &Package, tree: &Path) -> Outcome<()> {
     tar(package, &layout, &file, &[])
 }
 
-/// The root of the container.
+/// Fills the root of the container.
 fn fill(package: &Package, root: &Path, tree: &Path) -> Outcome<()> {
     let programs = root.join("usr/bin");
     copy(&tree.join("usr/bin/iolite"), &programs.join("iolite"))?;
@@ -122,7 +125,7 @@ fn fill(package: &Package, root: &Path, tree: &Path) -> Outcome<()> {
         make_directory(&root.join("usr/share/doc"))?;
         root.join(doc)
     }))?;
-    // Where the container's runtime mounts something, the root being read-only.
+    // Mount points for the container's runtime, because the root is read-only.
     for directory in ["dev", "proc", "sys"] {
         make_directory(&root.join(directory))?;
     }
@@ -133,7 +136,7 @@ fn fill(package: &Package, root: &Path, tree: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// The shell for the processor that is packaged for.
+/// Returns the shell for the processor that is packaged for.
 fn busybox(package: &Package) -> Outcome<PathBuf> {
     if package.target.is_own() {
         return Ok("/bin/busybox".into());
@@ -144,8 +147,8 @@ fn busybox(package: &Package) -> Outcome<PathBuf> {
     Ok(place.join("bin/busybox"))
 }
 
-/// The libraries that the binary is loaded with, and those by which names of hosts are looked up: where each is, and where
-/// it is to be.
+/// Returns the libraries that the binary is loaded with, and those that look up names in the
+/// network. Each comes with its present path and its path in the image.
 fn libraries(target: Target, program: &Path) -> Outcome<Vec<(PathBuf, PathBuf)>> {
     let mut libraries = target.libraries(program)?;
     let c_library = libraries

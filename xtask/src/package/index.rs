@@ -1,4 +1,5 @@
-//! One image for all processors, of those that were packed for each: who pulls it is given the one for its own.
+//! One image for all processors, made of the images for each. A client that pulls it gets the one
+//! for its own processor.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,10 +13,11 @@ use crate::workspace_root;
 /// Processors that packages are made for.
 const TARGETS: [Target; 2] = [Target::AMD64, Target::ARM64];
 
-/// Makes it beside the packages for this machine, and looks whether each processor is given its own.
+/// Makes the combined image next to the packages for this machine, and checks that each processor
+/// gets its own.
 ///
 /// # Errors
-/// What could not be run; that an image has not been packed.
+/// What could not be run, or which image has not been packed.
 pub fn make() -> Outcome<()> {
     tools::IMAGE_TOOLS.ensure()?;
     tools::PYTHON.ensure()?;
@@ -40,7 +42,7 @@ pub fn make() -> Outcome<()> {
     Ok(())
 }
 
-/// Takes the image for a processor out of it.
+/// Extracts the image for a processor and checks it.
 fn check(target: Target, index: &Path, place: &Path) -> Outcome<()> {
     remove(place)?;
     let arch = target.deb_arch();
@@ -49,7 +51,7 @@ fn check(target: Target, index: &Path, place: &Path) -> Outcome<()> {
     run(Command::new("skopeo").args(["copy", "--quiet", "--override-arch", arch, &from, &to]))?;
     let config =
         output(Command::new("skopeo").args(["inspect", "--config", "--override-arch", arch, &to]))?;
-    // It is shown with blanks.
+    // The configuration is shown with blanks.
     let words: String = config.split_whitespace().collect();
     match words.contains(&format!("\"architecture\":\"{arch}\"")) {
         true => Ok(()),

@@ -1,4 +1,5 @@
-//! Clean roots: directories in which something is installed and run, with nothing of this machine but its kernel and network.
+//! Clean roots: directories in which something is installed and run. They share only the kernel and
+//! the network with this machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,18 +9,18 @@ use super::files::{Outcome, copy, make_directory, output, remove, run};
 use super::target::Target;
 use crate::debian;
 
-/// What of a Debian system is there beside its smallest form: what a wheel is tried with.
+/// Packages added to the smallest Debian system. The tests of the wheel need them.
 const INCLUDED: &str = "python3-venv,python3-pytest";
 
-/// Such a directory.
+/// A clean root.
 pub(super) struct Root {
     path: PathBuf,
-    /// Whose programs it has.
+    /// The processor of its programs.
     target: Target,
 }
 
 impl Root {
-    /// With nothing in it but what tarballs put there.
+    /// Returns an empty root, for what tarballs contain.
     pub(super) fn empty(target: Target, path: PathBuf) -> Outcome<Self> {
         remove(&path)?;
         for name in ["data", "dev", "proc", "tmp"] {
@@ -28,7 +29,7 @@ impl Root {
         Ok(Self { path, target })
     }
 
-    /// Debian in its smallest form; it is fetched once, and copied for each use.
+    /// Returns a root with the smallest Debian system. It is fetched once and copied for each use.
     pub(super) fn debian(target: Target, path: PathBuf) -> Outcome<Self> {
         let kept = target.directory("package-debian");
         if !kept.join("usr/bin/pytest-3").exists() {
@@ -53,7 +54,7 @@ impl Root {
         &self.path
     }
 
-    /// Puts a file of this machine into it.
+    /// Copies a file of this machine into the root.
     pub(super) fn take(&self, file: &Path) -> Outcome<String> {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         let inside = format!("/tmp/{name}");
@@ -61,7 +62,7 @@ impl Root {
         Ok(inside)
     }
 
-    /// Gives a program of it the libraries that it names.
+    /// Copies the libraries that a program in the root names into the root.
     pub(super) fn take_libraries_of(&self, program: &str) -> Outcome<()> {
         let libraries = self.target.libraries(&self.path.join(program))?;
         for (from, to) in libraries {
@@ -74,7 +75,8 @@ impl Root {
         fs::symlink_metadata(self.path.join(path)).is_ok()
     }
 
-    /// What runs a program of it, as root of it, with `/data` as its directory.
+    /// Returns a command that runs a program of the root, as its root user, with `/data` as
+    /// directory.
     pub(super) fn command(&self, program: &str) -> Command {
         let mut sandbox = Command::new("bwrap");
         sandbox.args(["--unshare-pid", "--die-with-parent", "--bind"]);
@@ -87,7 +89,7 @@ impl Root {
         sandbox
     }
 
-    /// Runs a program of it to its end; what it said.
+    /// Runs a program of the root to its end, and returns its output.
     pub(super) fn run(&self, words: &[&str]) -> Outcome<String> {
         let (program, rest) = words.split_first().ok_or("nothing to run")?;
         output(self.command(program).args(rest))

@@ -1,5 +1,5 @@
-//! The processor that is packaged for: that of this machine, or arm64, for which Debian's compilers build and whose programs
-//! QEMU runs.
+//! The processor that is packaged for: that of this machine, or arm64. For arm64, Debian's
+//! compilers build and QEMU runs the programs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,12 +7,12 @@ use std::process::Command;
 use super::files::{Outcome, output, run};
 use crate::tools;
 
-/// Where the kernel is told which programs an emulator runs.
+/// Where the kernel is configured to run programs through an emulator.
 const EMULATED: &str = "/proc/sys/fs/binfmt_misc";
-/// The C library of arm64, as Debian's compiler brings it.
+/// The C library of arm64, from Debian's compiler.
 const ARM64_C_LIBRARY: &str = "/usr/aarch64-linux-gnu";
 const ARM64_EMULATOR: &str = "qemu-aarch64-static";
-/// How programs for arm64 begin, and which bits of that count.
+/// The first bytes of programs for arm64, and the mask of the bits that count.
 const ARM64_MAGIC: &str =
     r"\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00";
 const ARM64_MASK: &str =
@@ -21,7 +21,7 @@ const ARM64_MASK: &str =
 /// A processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// As Rust names it.
+    /// Rust's name of it.
     pub(super) arch: &'static str,
 }
 
@@ -31,7 +31,7 @@ impl Target {
     /// 64-bit Arm.
     pub const ARM64: Self = Self { arch: "aarch64" };
 
-    /// That of this machine.
+    /// Returns the processor of this machine.
     pub fn own() -> Self {
         Self {
             arch: std::env::consts::ARCH,
@@ -42,7 +42,7 @@ impl Target {
         self == Self::own()
     }
 
-    /// As packages of Debian and images name it.
+    /// Returns the name that Debian packages and images use.
     pub(super) fn deb_arch(self) -> &'static str {
         match self.arch {
             "aarch64" => "arm64",
@@ -50,12 +50,12 @@ impl Target {
         }
     }
 
-    /// As Rust names it with the C library: `gnu` or `musl`.
+    /// Returns Rust's name of the target with the C library `gnu` or `musl`.
     pub(super) fn triple(self, c_library: &str) -> String {
         format!("{}-unknown-linux-{c_library}", self.arch)
     }
 
-    /// A directory below `target/` for one processor's packages.
+    /// Returns a directory below `target/` for one processor's packages.
     pub(super) fn directory(self, name: &str) -> PathBuf {
         let name = match self.is_own() {
             true => name.to_owned(),
@@ -64,7 +64,7 @@ impl Target {
         crate::parts::target_directory().join(name)
     }
 
-    /// Installs what builds for it and runs its programs.
+    /// Installs the programs that build for it and run its programs.
     pub(super) fn ensure(self) -> Outcome<()> {
         match self.is_own() {
             true => tools::CPP_COMPILER.ensure(),
@@ -72,7 +72,7 @@ impl Target {
         }
     }
 
-    /// A program of the compiler or of binutils for it: `gcc`, `g++`, `objcopy`.
+    /// Returns the name of a compiler or binutils program for it: `gcc`, `g++`, `objcopy`.
     pub(super) fn tool(self, name: &str) -> String {
         match self.is_own() {
             true => name.to_owned(),
@@ -80,7 +80,7 @@ impl Target {
         }
     }
 
-    /// What runs a program that was built for it, on this machine.
+    /// Returns a command that runs a program built for it, on this machine.
     pub(super) fn command(self, program: &Path) -> Command {
         if self.is_own() {
             return Command::new(program);
@@ -90,7 +90,8 @@ impl Target {
         command
     }
 
-    /// The files that a program of this machine or of the compiler's C library is loaded with, and where each lies for it.
+    /// Returns the files that a program is loaded with, each with its path on the target. They come
+    /// from this machine or from the compiler's C library.
     pub(super) fn libraries(self, program: &Path) -> Outcome<Vec<(PathBuf, PathBuf)>> {
         if self.is_own() {
             let text = output(Command::new("ldd").arg(program))?;
@@ -108,7 +109,8 @@ impl Target {
         Ok(libraries)
     }
 
-    /// Has the kernel run programs of it wherever they lie, so that packages can be installed and run as on such a machine.
+    /// Makes the kernel run its programs wherever they lie, so that packages can be installed and
+    /// run as on such a machine.
     pub(super) fn run_in_roots(self) -> Outcome<()> {
         if self.is_own() {
             return Ok(());
@@ -123,7 +125,7 @@ impl Target {
             return Ok(());
         }
         let emulator = output(Command::new("which").arg(ARM64_EMULATOR))?;
-        // F: the emulator is opened now, so that roots need none.
+        // F: the kernel opens the emulator now, so that roots need no copy of it.
         let line = format!(
             ":{name}:M::{ARM64_MAGIC}:{ARM64_MASK}:{}:OCF",
             emulator.trim()
@@ -132,7 +134,7 @@ impl Target {
     }
 }
 
-/// The libraries that the headers of a program name.
+/// Returns the libraries that a program's headers name.
 pub(super) fn needed(headers: &str) -> impl Iterator<Item = &str> {
     headers.lines().filter_map(|line| {
         let mut words = line.split_whitespace();

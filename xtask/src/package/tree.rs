@@ -1,4 +1,4 @@
-//! The files of a package as they lie below the root of a machine.
+//! The files of a package, at their paths below the root of a machine.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,7 +9,7 @@ use super::files::{Outcome, copy, output, write};
 use super::target::Target;
 use crate::workspace_root;
 
-/// Files of the repository, and where they lie on a machine.
+/// Files of the repository, and their paths on a machine.
 const FILES: [(&str, &str); 8] = [
     ("packaging/iolite.conf", "etc/iolite/iolite.conf"),
     (
@@ -27,14 +27,15 @@ const FILES: [(&str, &str); 8] = [
     ("LICENSE-MIT", "usr/share/doc/iolite/LICENSE-MIT"),
 ];
 
-/// Shells, and where their completions lie.
+/// Shells, and the paths of their completions.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "usr/share/bash-completion/completions/iolite"),
     ("zsh", "usr/share/zsh/vendor-completions/_iolite"),
     ("fish", "usr/share/fish/vendor_completions.d/iolite.fish"),
 ];
 
-/// Commands of the binary that have a page of the manual of their own. A page that another one names must be among them.
+/// Commands of the binary with their own manual page. A page that another page names must be among
+/// them.
 const MANUALS: [&str; 22] = [
     "analyze",
     "bench",
@@ -60,7 +61,7 @@ const MANUALS: [&str; 22] = [
     "top",
 ];
 
-/// Puts the files together; where they are.
+/// Puts the files together, and returns their directory.
 pub(super) fn make(package: &Package, name: &str, program: &Path) -> Outcome<PathBuf> {
     let tree = package.work.join(name);
     copy(program, &tree.join("usr/bin/iolite"))?;
@@ -79,7 +80,7 @@ pub(super) fn make(package: &Package, name: &str, program: &Path) -> Outcome<Pat
     Ok(tree)
 }
 
-/// Writes the pages of the manual.
+/// Writes the manual pages.
 fn manuals(target: Target, program: &Path, directory: &Path) -> Outcome<()> {
     let mut pages = Vec::new();
     for words in [""].into_iter().chain(MANUALS) {
@@ -99,16 +100,17 @@ fn manuals(target: Target, program: &Path, directory: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// The pages that a page names, as in `iolite\-cluster\-status(1)`.
+/// Returns the pages that a page names, as in `iolite\-cluster\-status(1)`.
 fn named_in(page: &str) -> impl Iterator<Item = String> {
     let words = page.split_whitespace();
     let names = words.filter_map(|word| word.strip_suffix("(1)"));
     let names = names.map(|name| name.replace("\\-", "-"));
-    // Its own subcommand `help` is no page: it prints them.
+    // The subcommand `help` has no page: it prints the pages.
     names.filter(|name| name.starts_with("iolite-") && !name.ends_with("-help"))
 }
 
-/// The libraries that are in the binary, with their versions and licences: a line each, from what cargo knows.
+/// Returns the libraries in the binary with versions and licences, one line each, from what cargo
+/// knows.
 fn third_party(target: Target) -> Outcome<String> {
     let triple = target.triple("gnu");
     let words = [
@@ -127,7 +129,7 @@ fn third_party(target: Target) -> Outcome<String> {
     let text = output(&mut crate::parts::cargo(&words))?;
     let mut lines: Vec<String> = text
         .lines()
-        // Rooms of this repository are shown with their paths.
+        // Rooms of this repository are listed with their paths.
         .filter(|line| !line.contains("(/") && !line.is_empty())
         .map(|line| format!("| {} |", line.replace(" (*)", "")))
         .collect();

@@ -1,4 +1,4 @@
-//! Whether the server is the same to the byte when it is built again, from another directory.
+//! Checks that a second build of the server, from another directory, has the same bytes.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,10 +9,11 @@ use super::target::Target;
 use crate::parts::target_directory;
 use crate::workspace_root;
 
-/// Builds the last commit in a directory of its own, and compares with what `cargo xtask package` built of it.
+/// Builds the last commit in its own directory, and compares it with the build of `cargo xtask
+/// package`.
 ///
 /// # Errors
-/// Where they differ, or nothing was built yet.
+/// Where they differ, or that nothing was built yet.
 pub fn check() -> Outcome<()> {
     let first = target_directory().join("package-work/built/iolite");
     if !first.exists() {

@@ -7,7 +7,7 @@ use super::files::{Outcome, output};
 use super::{Package, glibc};
 use crate::workspace_root;
 
-/// Writes it beside the packages.
+/// Writes the wheel next to the packages.
 pub(super) fn make(package: &Package, program: &Path) -> Outcome<()> {
     let (major, minor) = glibc::needed(package.target, program)?;
     let platform = format!("manylinux_{major}_{minor}_{}", package.target.arch);

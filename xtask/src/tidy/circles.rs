@@ -1,35 +1,37 @@
-//! Circles of imports: how many files of one room can only be understood together.
+//! Cycles of imports: how many files of one room can be understood only together.
 //!
-//! A file imports another of its room when a path in its code leads there: one that begins with
-//! `crate::`, `self::` or `super::`, in a `use` (braces are followed) or in the middle of the code. The
-//! longest beginning of the path that names a file counts. So a child that takes something from its
-//! parent imports the parent, and so does a parent that re-exports or uses something of a child: `mod
-//! child;` alone is no import, `pub use child::Thing` is one, as is any path that begins with the name
-//! of a child. Left out are comments, files of tests (`tests.rs`, `testing.rs`, `tests/`), what follows
-//! `#[cfg(test)]` before a `mod` with a body, which is the end of a file, and the roots of binaries. A circle is a strongly connected component.
+//! A file imports another file of its room if a path in its code leads there. The path begins with
+//! `crate::`, `self::` or `super::`, in a `use` (braces are followed) or in the middle of the code.
+//! The longest prefix of the path that names a file counts. A child that uses something of its
+//! parent thus imports the parent, and a parent that re-exports or uses something of a child
+//! imports the child. `mod child;` alone is not an import; `pub use child::Thing` is one, as is any
+//! path that begins with the name of a child. The following are left out: comments, files of tests
+//! (`tests.rs`, `testing.rs`, `tests/`), the roots of binaries, and everything from a
+//! `#[cfg(test)]` before a `mod` with a body to the end of the file. A cycle is a strongly
+//! connected component.
 //!
-//! A re-export is followed no further than to the file with the `pub use`: `use crate::Thing` imports
-//! `lib.rs`. A room's `lib.rs` that re-exports everything would close a circle with whoever uses that,
-//! which is counted as it is.
+//! A re-export is followed only to the file with the `pub use`: `use crate::Thing` imports
+//! `lib.rs`. If a room's `lib.rs` re-exports everything, it therefore closes a cycle with each file
+//! that uses it, and that counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::sources::Source;
 
-/// Files that a circle has at most, in every room.
+/// Maximum number of files in a cycle, in every room.
 const FILES_MAX: usize = 8;
 
-/// The largest circle of a room.
+/// The largest cycle of a room.
 struct Circle {
     /// The room.
     room: String,
-    /// How many files the room has, without those of tests.
+    /// Number of files of the room, without tests.
     files_count: usize,
-    /// Files of the circle, by their path below `src`.
+    /// The files of the cycle, as paths below `src`.
     files: Vec<String>,
 }
 
-/// What is above its number.
+/// Returns the cycles that exceed the maximum.
 pub(super) fn faults(sources: &[Source]) -> Vec<String> {
     measure(sources)
         .into_iter()
@@ -45,7 +47,7 @@ pub(super) fn faults(sources: &[Source]) -> Vec<String> {
         .collect()
 }
 
-/// The largest circle of each room, one room a line.
+/// Returns the largest cycle of each room, one line per room.
 pub(super) fn summary(sources: &[Source]) -> Vec<String> {
     let line = |circle: &Circle| {
         let (room, files) = (&circle.room, circle.files_count);
@@ -55,7 +57,7 @@ pub(super) fn summary(sources: &[Source]) -> Vec<String> {
     measure(sources).iter().map(line).collect()
 }
 
-/// The largest circle of each room.
+/// Returns the largest cycle of each room.
 fn measure(sources: &[Source]) -> Vec<Circle> {
     let mut rooms: BTreeMap<&str, BTreeMap<Vec<&str>, &Source>> = BTreeMap::new();
     for source in sources {
@@ -84,12 +86,12 @@ fn root_of(room: &str) -> String {
     }
 }
 
-/// Room and path below `src` of a file that counts.
+/// Returns the room of a file and its path below `src`, or `None` if the file does not count.
 fn room_and_file(path: &str) -> Option<(&str, &str)> {
     let path = path.strip_prefix("crates/").unwrap_or(path);
     let (room, file) = path.split_once("/src/")?;
     let name = file.rsplit('/').next()?;
-    // The root of a binary is a package of its own, above the library.
+    // The root of a binary is a crate of its own, above the library.
     let is_left_out = name == "main.rs"
         || file.starts_with("bin/")
         || name == "testing.rs"
@@ -99,7 +101,8 @@ fn room_and_file(path: &str) -> Option<(&str, &str)> {
     (file.ends_with(".rs") && !room.contains('/') && !is_left_out).then_some((room, file))
 }
 
-/// The path of a file's module: `engine/visit.rs` and `engine/visit/mod.rs` are `[engine, visit]`.
+/// Returns the path of a file's module: `engine/visit.rs` and `engine/visit/mod.rs` are `[engine,
+/// visit]`.
 fn module_of(file: &str) -> Vec<&str> {
     let mut words: Vec<&str> = file.trim_end_matches(".rs").split('/').collect();
     if matches!(words.last(), Some(&("lib" | "mod"))) {
@@ -108,7 +111,7 @@ fn module_of(file: &str) -> Vec<&str> {
     words
 }
 
-/// The modules of the largest circle, in order.
+/// Returns the modules of the largest cycle, in order.
 fn largest<'a>(modules: &BTreeMap<Vec<&'a str>, &'a Source>) -> Vec<Vec<&'a str>> {
     let names: Vec<&Vec<&str>> = modules.keys().collect();
     let imports: Vec<BTreeSet<usize>> = modules
@@ -133,7 +136,8 @@ fn largest<'a>(modules: &BTreeMap<Vec<&'a str>, &'a Source>) -> Vec<Vec<&'a str>
     largest.into_iter().map(|at| names[at].clone()).collect()
 }
 
-/// What can be reached from a module, itself only by a circle.
+/// Returns the modules that can be reached from a module. The module itself is among them only if
+/// it is in a cycle.
 fn reach(imports: &[BTreeSet<usize>], from: usize) -> BTreeSet<usize> {
     let mut seen = BTreeSet::new();
     let mut left: Vec<usize> = imports[from].iter().copied().collect();
@@ -145,7 +149,7 @@ fn reach(imports: &[BTreeSet<usize>], from: usize) -> BTreeSet<usize> {
     seen
 }
 
-/// The module that a path in `module` leads to: the longest beginning that is a file.
+/// Returns the module that a path in `module` leads to: the longest prefix that is a file.
 fn target(names: &[&Vec<&str>], module: &[&str], path: &[String]) -> Option<usize> {
     let mut words = path.iter().map(String::as_str).peekable();
     let mut whole: Vec<&str> = match *words.peek()? {
@@ -172,7 +176,7 @@ fn target(names: &[&Vec<&str>], module: &[&str], path: &[String]) -> Option<usiz
         .find_map(|len| names.iter().position(|name| **name == whole[..len]))
 }
 
-/// The code of a file without comments, texts and its unit tests.
+/// Returns the code of a file without comments, string literals and unit tests.
 fn code_of(text: &str) -> String {
     let mut code = String::new();
     let mut lines = text.lines().peekable();
@@ -181,7 +185,7 @@ fn code_of(text: &str) -> String {
             while lines.peek().is_some_and(|next| is_of_attribute(next)) {
                 lines.next();
             }
-            // A module in a file of its own is one line; one with a body reaches to the end.
+            // A module in its own file is one line; one with a body extends to the end.
             let begins = lines.peek().copied().unwrap_or_default();
             if begins.starts_with("mod ") && begins.ends_with('{') {
                 break;
@@ -199,12 +203,12 @@ fn code_of(text: &str) -> String {
     code
 }
 
-/// Whether a line is a further attribute of a module in the outermost column, or a part of one.
+/// Whether a line is a further attribute of an outermost module, or a part of one.
 fn is_of_attribute(line: &str) -> bool {
     line.starts_with("#[") || line.starts_with("    ") || line == ")]"
 }
 
-/// All paths of some code, word by word, braces after `::` followed.
+/// Returns all paths in some code, word by word, with braces after `::` expanded.
 fn paths(code: &str) -> Vec<Vec<String>> {
     let tokens = tokens(code);
     let mut found = Vec::new();
@@ -221,7 +225,7 @@ fn paths(code: &str) -> Vec<Vec<String>> {
     found
 }
 
-/// Reads one path, and those in its braces; where it ends.
+/// Reads one path and those in its braces, and returns where it ends.
 fn path(
     tokens: &[String],
     mut at: usize,
@@ -259,7 +263,7 @@ fn is_word(token: &str) -> bool {
     token.starts_with(|first: char| first.is_alphabetic() || first == '_')
 }
 
-/// Words, `::`, and every other character by itself.
+/// Returns words, `::`, and every other character by itself.
 fn tokens(code: &str) -> Vec<String> {
     let mut tokens: Vec<String> = Vec::new();
     let mut characters = code.chars().peekable();

@@ -1,16 +1,17 @@
-//! Licences and sources of the dependencies, held to `deny.toml`; the features of what ships, and what a server without
-//! features has.
+//! Checks licences and sources of the dependencies against `deny.toml`, the features of the shipped
+//! server, and the dependencies of a server without features.
 //!
-//! `cargo deny` does the first two, and more. To build it takes longer than a good part of the gate, so here is what
-//! needs cargo alone.
+//! `cargo deny` checks licences and sources, and more. Building it takes longer than a good part of
+//! the gate, so these checks use cargo alone.
 
 use std::path::Path;
 use std::process::Command;
 
-/// What only the control group and the management port need: a server without features has none of it.
+/// Packages that only the control group and the management port need. A server without features has
+/// none of them.
 const FOR_FEATURES: [&str; 2] = ["openraft", "tokio"];
 
-/// Features that only tests want.
+/// Features that only tests use.
 const FOR_TESTS: [&str; 3] = ["naive", "planted", "simulated"];
 
 pub(super) fn faults(root: &Path) -> Vec<String> {
@@ -36,7 +37,7 @@ fn faults_or_error(root: &Path) -> Result<Vec<String>, String> {
         if !is_allowed(licence, &allowed) {
             faults.push(format!("deny.toml:1: {package}: licence {licence:?}"));
         }
-        // Packages of the registry have no source here, those of the workspace a path.
+        // Packages of the registry have no source here; those of the workspace have a path.
         if package.contains("://") {
             faults.push(format!("deny.toml:1: {package}: not from the registry"));
         }
@@ -95,7 +96,7 @@ fn tree(root: &Path, words: &[&str]) -> Result<String, String> {
     }
 }
 
-/// The strings of the list `allow`.
+/// Returns the strings of the list `allow`.
 fn allowed(deny: &str) -> Vec<String> {
     let list = deny.split_once("\nallow = [").map_or("", |(_, rest)| rest);
     let list = list.split_once(']').map_or("", |(list, _)| list);
@@ -106,7 +107,8 @@ fn allowed(deny: &str) -> Vec<String> {
         .collect()
 }
 
-/// Whether an SPDX expression can be met. AND binds closer than OR; an old `/` is an OR.
+/// Whether an SPDX expression can be satisfied. AND binds closer than OR; a `/` in an old
+/// expression means OR.
 fn is_allowed(expression: &str, allowed: &[String]) -> bool {
     let expression = expression.replace('/', " OR ");
     let any = split(&expression, " OR ");
@@ -124,7 +126,7 @@ fn is_allowed(expression: &str, allowed: &[String]) -> bool {
     })
 }
 
-/// Splits where it stands outside of parentheses.
+/// Splits at separators outside of parentheses.
 fn split<'e>(expression: &'e str, separator: &str) -> Vec<&'e str> {
     let mut parts = Vec::new();
     let mut begin = 0;

@@ -1,4 +1,4 @@
-//! Heads of modules: the first line of every Rust file says what it is for.
+//! Module headers: the first line of every Rust file says what the file is for.
 
 use super::sources::Source;
 

@@ -1,4 +1,4 @@
-//! Links in documents: what they lead to inside the repository exists.
+//! Links in documents: their targets inside the repository exist.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -18,24 +18,24 @@ pub(super) fn faults(root: &Path, sources: &[Source]) -> Vec<String> {
     faults
 }
 
-/// What stands in the round brackets of `[text](target)`.
+/// Returns the targets in the round brackets of `[text](target)`.
 pub(super) fn targets(line: &str) -> impl Iterator<Item = &str> {
     line.split("](")
         .skip(1)
         .filter_map(|rest| Some(rest.split_once(')')?.0))
 }
 
-/// What a link of a document leads to.
+/// The destination of a link in a document.
 pub(super) enum Destination {
     /// The document itself, or another site.
     Elsewhere,
     /// A file, below the root of the repository.
     File(PathBuf),
-    /// Something above that.
+    /// A path above the root.
     Above,
 }
 
-/// Where a link of a document leads.
+/// Returns the destination of a link in a document.
 pub(super) fn destination(document: &str, target: &str) -> Destination {
     let path = target.split('#').next().unwrap_or_default();
     if path.is_empty() || path.contains("://") || path.starts_with("mailto:") {
@@ -55,7 +55,7 @@ fn leads_somewhere(root: &Path, document: &str, target: &str) -> bool {
     }
 }
 
-/// The path without `..`; `None` when it leaves the repository.
+/// Returns the path without `..`, or `None` if it leaves the repository.
 fn normalised(path: &Path) -> Option<PathBuf> {
     let mut parts = PathBuf::new();
     for component in path.components() {

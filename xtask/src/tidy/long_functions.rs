@@ -1,8 +1,8 @@
-//! Long functions: none may grow past 70 lines, and those that are longer may not grow at all.
+//! Long functions: no function may grow past 70 lines, and longer ones may not grow at all.
 //!
-//! The lengths of the long ones stand in `xtask/long-functions.txt`, one `LINES FILE NAME` a line;
-//! `cargo xtask tidy --accept` writes it anew. Lengths are those of formatted code: from the line
-//! with `fn` to the closing brace in the same column.
+//! `xtask/long-functions.txt` has the lengths of the long functions, one `LINES FILE NAME` per
+//! line. `cargo xtask tidy --accept` writes it again. Lengths are those of formatted code, from the
+//! line with `fn` to the closing brace in the same column.
 
 use std::fmt::Write;
 use std::io;
@@ -10,9 +10,9 @@ use std::path::Path;
 
 use super::sources::Source;
 
-/// Lines a function may have without being written down.
+/// Maximum number of lines of a function that is not recorded.
 const LINES_MAX: usize = 70;
-/// Where the longer ones are written down.
+/// File that records the longer ones.
 const ACCEPTED: &str = "xtask/long-functions.txt";
 
 struct Function<'a> {
@@ -53,7 +53,7 @@ pub(super) fn accept(root: &Path, sources: &[Source]) -> io::Result<()> {
     std::fs::write(root.join(ACCEPTED), text)
 }
 
-/// Lines this function may have.
+/// Returns the number of lines that this function may have.
 fn allowed(accepted: &str, function: &Function<'_>) -> usize {
     let lengths = accepted.lines().filter_map(|line| {
         let mut words = line.split(' ');
@@ -69,7 +69,7 @@ fn functions(source: &Source) -> Vec<Function<'_>> {
     if !source.is_rust() {
         return functions;
     }
-    // Functions that are still open: column, line and name.
+    // The functions that are still open: column, line and name.
     let mut open: Vec<(usize, usize, &str)> = Vec::new();
     for (number, line) in source.lines() {
         let column = line.len() - line.trim_start().len();
@@ -94,14 +94,14 @@ fn functions(source: &Source) -> Vec<Function<'_>> {
     functions
 }
 
-/// The name, when a line of formatted code begins a function.
+/// Returns the name if a line of formatted code begins a function.
 fn function_name(code: &str) -> Option<&str> {
     const BEFORE: &[&str] = &["pub", "const", "async", "unsafe", "extern", "\"C\""];
     let (before, after) = code.split_once("fn ")?;
     let mut words = before.split_whitespace();
     let is_declaration = words.all(|word| BEFORE.contains(&word) || word.starts_with("pub("));
     let is_apart = before.is_empty() || before.ends_with(' ');
-    // On one line: nothing to measure.
+    // A function on one line has no length to measure.
     let is_short = code.ends_with('}');
     if !is_declaration || !is_apart || is_short {
         return None;

@@ -2,7 +2,8 @@
 
 use super::sources::Source;
 
-/// For each room the rooms it may use. The table of docs/ARCHITECTURE.md; a new edge needs a decision.
+/// The rooms that each room may use, as in the table of docs/ARCHITECTURE.md. A new edge needs a
+/// decision.
 const EDGES: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("access", &["base"]),
@@ -157,7 +158,7 @@ fn manifest_faults(room: &str, source: &Source) -> Vec<String> {
     faults
 }
 
-/// The room a line of a manifest's dependencies names.
+/// Returns the room that a line of a manifest's dependencies names.
 fn used_room(line: &str) -> Option<&'static str> {
     let name = line.split(['=', '.', ' ']).next()?.trim();
     EDGES

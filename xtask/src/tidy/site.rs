@@ -1,4 +1,5 @@
-//! The documentation as a site: every page is in a chapter, links stay among the pages, and those to a heading find it.
+//! The documentation as a site: every page is in a chapter, links lead to pages, and links to a
+//! heading find it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -47,7 +48,7 @@ pub(super) fn faults(sources: &[Source]) -> Vec<String> {
     faults
 }
 
-/// Whether a link leads to a file below docs/, or to another site.
+/// Whether a link leads to a file below docs/ or to another site.
 fn stays(document: &str, target: &str) -> bool {
     match destination(document, target) {
         Destination::Elsewhere => true,
@@ -56,7 +57,7 @@ fn stays(document: &str, target: &str) -> bool {
     }
 }
 
-/// Whether a link to a heading of a page in the repository names one that is there.
+/// Whether a link to a heading of a page in the repository names an existing heading.
 fn finds_heading(sources: &[Source], document: &str, target: &str) -> bool {
     let Some((path, heading)) = target.split_once('#') else {
         return true;
@@ -70,14 +71,14 @@ fn finds_heading(sources: &[Source], document: &str, target: &str) -> bool {
         Destination::Elsewhere | Destination::Above => return true,
     };
     let Some(page) = sources.iter().find(|one| Path::new(&one.path) == path) else {
-        // Links that lead nowhere are told of elsewhere.
+        // Another check reports links whose page does not exist.
         return true;
     };
     let mut headings = page.text.lines().filter(|line| line.starts_with('#'));
     headings.any(|line| anchor(line.trim_start_matches('#')) == heading)
 }
 
-/// The name of a heading in links: small letters, blanks as dashes, without punctuation.
+/// Returns the name of a heading in links: lower case, dashes for blanks, no punctuation.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().chars().filter_map(|char| match char {
         ' ' => Some('-'),

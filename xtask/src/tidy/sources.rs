@@ -1,4 +1,4 @@
-//! The files of the repository: what git knows, or would know after `git add`.
+//! The files of the repository: those that git tracks, or would track after `git add`.
 
 use std::io;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::process::Command;
 pub(super) struct Source {
     /// Its path below the root.
     pub(super) path: String,
-    /// Its text; bytes that are none are replaced.
+    /// Its text. Invalid bytes are replaced.
     pub(super) text: String,
 }
 
@@ -17,7 +17,7 @@ impl Source {
         self.path.ends_with(".rs")
     }
 
-    /// Lines with their numbers.
+    /// Returns lines with their numbers.
     pub(super) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.text
             .lines()
@@ -49,7 +49,7 @@ pub(super) fn read(root: &Path) -> io::Result<Vec<Source>> {
                 path: path.to_owned(),
                 text: String::from_utf8_lossy(&bytes).into_owned(),
             }),
-            // Deleted, but not yet for git.
+            // Deleted, but git still lists it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }

@@ -1,12 +1,13 @@
-//! Words that do not belong in the source: open ends, places of one machine, registries, and older words
-//! for which the glossary (`docs/glossary.md`) has another.
+//! Words that do not belong in the source: markers of unfinished work, paths of one machine,
+//! registries, and older words that the glossary (`docs/glossary.md`) replaces.
 //!
-//! An older word may be used in Rust files as often as [`OLDER_WORDS`] says, and no more: who removes uses
-//! lowers the number. At 0 the word is gone.
+//! Rust files may use an older word on at most as many lines as [`OLDER_WORDS`] says. A change that
+//! removes uses lowers the number. At 0 the word is gone.
 
 use super::sources::Source;
 
-/// A word, and where it is a fault. The words are put together here so that this file has none.
+/// The words, and where each is a fault. They are put together from parts so that this file
+/// contains none of them.
 const WORDS: &[(&[&str], Place)] = &[
     (&["TO", "DO"], Place::RustComment),
     (&["FIX", "ME"], Place::RustComment),
@@ -24,11 +25,11 @@ const WORDS: &[(&[&str], Place)] = &[
     (&["deb.", "debian"], Place::Anywhere),
 ];
 
-/// An older word (in the singular, lower case), the glossary's, and how many lines of Rust may still have the
-/// older one.
+/// An older word (singular, lower case), the glossary's word, and the number of lines of Rust that
+/// may still have the older word.
 ///
-/// Two that the glossary replaces are not counted, for they are plain English, too: *told*, and *exchange*, which
-/// atomics do.
+/// Two words that the glossary replaces are not counted, because they are plain English, too:
+/// *told*, and *exchange*, which atomics do.
 const OLDER_WORDS: &[(&str, &str, usize)] = &[
     ("courtesy", "background work", 0),
     ("guest", "background thread", 3),
@@ -58,7 +59,7 @@ pub(super) fn faults(sources: &[Source]) -> Vec<String> {
         .map(|(parts, place)| (parts.concat(), *place))
         .collect();
     let mut faults = Vec::new();
-    // The lock file names where packages come from: that is its purpose.
+    // The lock file must name where packages come from.
     for source in sources
         .iter()
         .filter(|source| !source.path.ends_with("Cargo.lock"))
@@ -79,7 +80,7 @@ pub(super) fn faults(sources: &[Source]) -> Vec<String> {
     faults
 }
 
-/// Older words that are used more often than they may be.
+/// Returns a fault for each older word that is used more often than allowed.
 fn older_word_faults(sources: &[Source], words: &[(&str, &str, usize)]) -> Vec<String> {
     let mut faults = Vec::new();
     for (older, better, lines_max) in words {
@@ -98,12 +99,13 @@ fn older_word_faults(sources: &[Source], words: &[(&str, &str, usize)]) -> Vec<S
     faults
 }
 
-/// Whether it is the word, or its plural.
+/// Whether it is the word or its plural.
 fn is_word(word: &str, wanted: &str) -> bool {
     word == wanted || word.strip_suffix('s') == Some(wanted)
 }
 
-/// The words of a line in lower case: those of `snake_case` and of `CamelCase` one by one.
+/// Returns the words of a line in lower case. The parts of `snake_case` and `CamelCase` are
+/// separate words.
 fn words_of(line: &str) -> impl Iterator<Item = String> {
     let mut words = vec![String::new()];
     let mut was_lower = false;

@@ -1,23 +1,23 @@
-//! Differences that are no differences: a closed list, each with its reason.
+//! The accepted differences between two servers: a closed list, each with its reason.
 
 use protocol::Value;
 
-/// Seconds by which two servers' clocks and the moments of execution may be apart.
+/// Maximum difference in seconds between the two servers' clocks and moments of execution.
 const TOLERANCE_SECONDS: u64 = 20;
 
-/// A difference that is accepted.
+/// An accepted difference.
 pub struct Accepted {
-    /// Why.
+    /// Why it is accepted.
     pub reason: &'static str,
-    /// Commands, with the first argument where only that subcommand is meant.
+    /// The commands it applies to, with the first argument if only one subcommand is meant.
     commands: &'static [&'static str],
-    /// Further conditions on the request.
+    /// Further conditions that the request must meet.
     applies: fn(&[Vec<u8>]) -> bool,
-    /// Whether two replies to it mean the same.
+    /// Whether two replies to the request mean the same.
     means_the_same: fn(&Value, &Value) -> bool,
 }
 
-/// The list.
+/// All accepted differences.
 pub const ACCEPTED: &[Accepted] = &[
     Accepted {
         reason: "time passes between the two executions",
@@ -275,7 +275,8 @@ pub const ACCEPTED: &[Accepted] = &[
     },
 ];
 
-/// The reason why two different replies to a request are accepted, if they are.
+/// Returns the reason why two different replies to a request are accepted, or `None` if they are
+/// not.
 pub(super) fn reason(request: &[Vec<u8>], one: &Value, two: &Value) -> Option<&'static str> {
     let applies = |accepted: &&Accepted| {
         accepted
@@ -307,8 +308,9 @@ fn has_word(request: &[Vec<u8>], word: &[u8]) -> bool {
     request.iter().any(|given| given.eq_ignore_ascii_case(word))
 }
 
-/// Whether Redis does not say in which order a sort gives its elements: by texts found elsewhere
-/// (several may be the same or missing), or those of a set as they are.
+/// Whether Redis leaves open in which order a sort returns its elements. That is so for a sort by
+/// texts found elsewhere, several of which may be equal or missing, and for a set that is returned
+/// unsorted.
 fn leaves_order_open(request: &[Vec<u8>]) -> bool {
     let is_set = request.get(1).is_some_and(|key| key.starts_with(b"sort:s"));
     has_word(request, b"BY") && (is_set || has_word(request, b"ALPHA"))
@@ -341,7 +343,7 @@ fn are_same_elements_or_nulls(one: &Value, two: &Value) -> bool {
 }
 
 fn counts_all(request: &[Vec<u8>]) -> bool {
-    // The last COUNT counts.
+    // If COUNT is given several times, the last one applies.
     let mut counts = request
         .windows(2)
         .filter(|pair| pair[0].eq_ignore_ascii_case(b"COUNT"));
@@ -349,7 +351,7 @@ fn counts_all(request: &[Vec<u8>]) -> bool {
 }
 
 fn is_walked_from(request: &[Vec<u8>], cursor: &[u8]) -> bool {
-    // SCAN cursor, but HSCAN key cursor.
+    // The cursor comes first in SCAN, and after the key in HSCAN.
     let has_key = request.first().is_some_and(|name| name.len() > 4);
     let at = if has_key { 2 } else { 1 };
     request.get(at).is_some_and(|given| given == cursor)
@@ -357,7 +359,7 @@ fn is_walked_from(request: &[Vec<u8>], cursor: &[u8]) -> bool {
 
 fn are_near(one: &Value, two: &Value, tolerance: u64) -> bool {
     match (one, two) {
-        // Negative replies say that there is no time.
+        // A negative reply means that the key has no deadline.
         (Value::Integer(one @ 0..), Value::Integer(two @ 0..)) => one.abs_diff(*two) <= tolerance,
         _ => false,
     }
@@ -385,7 +387,7 @@ fn are_same_elements(one: &Value, two: &Value) -> bool {
     sorted(one).is_some_and(|elements| sorted(two) == Some(elements))
 }
 
-/// Replies of SCAN: a cursor and an array.
+/// Splits a reply of SCAN into its cursor and its array.
 fn walk(value: &Value) -> Option<(&Value, &Value)> {
     match value {
         Value::Array(parts) => match parts.as_slice() {
@@ -409,8 +411,8 @@ fn are_same_walks(one: &Value, two: &Value) -> bool {
     }
 }
 
-/// Whether two payloads may hold the same value: what they hold is compared when they are exchanged.
-/// A string that neither compresses has one form.
+/// Whether two payloads may hold the same value. The values are compared when each server restores
+/// the other's payloads. A string that neither server compresses has only one form.
 fn are_same_dumps(one: &Value, two: &Value) -> bool {
     let (Value::Bulk(one), Value::Bulk(two)) = (one, two) else {
         return false;
@@ -423,7 +425,7 @@ fn are_same_dumps(one: &Value, two: &Value) -> bool {
     }
 }
 
-/// Whether a sketch in words is another with one more run.
+/// Whether `longer` describes the sketch of `shorter` with one run more.
 fn is_one_more_run(longer: &Value, shorter: &Value) -> bool {
     let (Value::Bulk(longer), Value::Bulk(shorter)) = (longer, shorter) else {
         return false;
@@ -433,11 +435,11 @@ fn is_one_more_run(longer: &Value, shorter: &Value) -> bool {
 }
 
 fn are_same_kind(one: &Value, two: &Value) -> bool {
-    // The texts of errors must agree everywhere.
+    // Error texts must always agree.
     std::mem::discriminant(one) == std::mem::discriminant(two) && !matches!(one, Value::Error(_))
 }
 
-/// Whether two walks gave the same members with the same scores.
+/// Whether two scans returned the same members with the same scores.
 fn are_same_scored_walks(one: &Value, two: &Value) -> bool {
     let pairs = |value| {
         let (cursor, Value::Array(items)) = walk(value)? else {
@@ -483,7 +485,8 @@ fn are_both_of_lists(one: &Value, two: &Value) -> bool {
     is_list(one) && is_list(two) && (is_quicklist(one) || is_quicklist(two))
 }
 
-/// Whether one says `hashtable` and the other `listpack`: small hashes are listpacks on both.
+/// Whether one reply is `hashtable` and the other `listpack`. Both servers keep small hashes as
+/// listpacks.
 fn are_both_of_sets(one: &Value, two: &Value) -> bool {
     let is = |value: &Value, word: &[u8]| matches!(value, Value::Bulk(name) if name == word);
     (is(one, b"hashtable") && is(two, b"listpack"))
@@ -502,7 +505,7 @@ fn is_unbalanced(reply: &Value) -> bool {
     is_error_with(reply, b"ERR Unbalanced ")
 }
 
-/// Whether two lists of pending entries are the same but for how long they were idle.
+/// Whether two lists of pending entries are equal apart from their idle times.
 fn are_same_but_for_times(one: &Value, two: &Value) -> bool {
     let timeless = |value: &Value| {
         let Value::Array(rows) = value else {
@@ -522,14 +525,14 @@ fn are_same_but_for_times(one: &Value, two: &Value) -> bool {
     timeless(one).is_some_and(|rows| timeless(two) == Some(rows))
 }
 
-/// Whether two replies about groups tell the same, but for what depends on which consumers there are,
-/// on clocks, and on the shape of a tree.
+/// Whether two replies about groups are equal apart from the fields that depend on which consumers
+/// exist, on clocks, or on the shape of a tree.
 fn are_same_but_for_consumers(one: &Value, two: &Value) -> bool {
     matches!((one, two), (Value::Integer(_), Value::Integer(_)))
         || without_consumers(one) == without_consumers(two)
 }
 
-/// A reply of XINFO without the fields that may differ. Of a consumer nothing is left.
+/// Returns a reply of XINFO without the fields that may differ. Nothing remains of a consumer.
 fn without_consumers(value: &Value) -> Value {
     const LEFT_OUT: [&[u8]; 9] = [
         b"consumers",
@@ -567,7 +570,8 @@ fn is_nothing(value: &Value) -> bool {
         || matches!(value, Value::Map(pairs) if pairs.is_empty())
 }
 
-/// Both say that a script cannot be compiled, or failed in the same line by itself.
+/// Whether both errors say that a script cannot be compiled, or that its first line failed with an
+/// error of the language itself.
 fn are_both_of_the_language(one: &Value, two: &Value) -> bool {
     let (Value::Error(one), Value::Error(two)) = (one, two) else {
         return false;
@@ -584,7 +588,8 @@ fn are_errors(one: &Value, two: &Value) -> bool {
     matches!((one, two), (Value::Error(_), Value::Error(_)))
 }
 
-/// The fields of a greeting with what must agree: all names, and all values but who it is.
+/// Returns the fields of a HELLO reply with the parts that must agree: all names, and all values
+/// except those that identify the server.
 fn greeting(value: &Value) -> Option<Vec<(&Value, Option<&Value>)>> {
     let pairs: Vec<(&Value, &Value)> = match value {
         Value::Map(pairs) => pairs.iter().map(|(key, value)| (key, value)).collect(),

@@ -1,23 +1,25 @@
-//! Random words: keys of a small pool, values of every kind, numbers at their limits.
+//! Random words: keys from a small pool, values of every kind, numbers at their limits.
 //!
-//! What is drawn must mean the same on two servers whose clocks are a little apart, and must not make
-//! them allocate much. Therefore:
+//! A word must mean the same on two servers whose clocks differ slightly, and must not make them
+//! allocate much memory. Therefore:
 //!
-//! * a relative time is at least [`TTL_SECONDS_MIN`] (or not positive), so nothing expires during a
-//!   round, and so widely spread that two of them are never close enough for a clock to decide;
-//! * an absolute time is in the past or after the year 2095;
-//! * an offset is small or refused: nothing between ten thousand and the limit of 512 MB.
+//! * A relative time is at least [`TTL_SECONDS_MIN`], or not positive, so that nothing expires
+//!   during a round. Relative times are spread so widely that no clock difference can reorder two
+//!   of them.
+//! * An absolute time is in the past or after the year 2095.
+//! * An offset is small, or so large that it is refused. None lies between ten thousand and the
+//!   limit of 512 MB.
 
 use base::random::Prng;
 
 /// The shortest positive time to live, in seconds.
 const TTL_SECONDS_MIN: u64 = 100_000;
-/// The longest, well before [`FAR_UNIX_SECONDS`].
+/// The longest time to live, well below [`FAR_UNIX_SECONDS`].
 const TTL_SECONDS_MAX: u64 = 1_000_000_000;
-/// From here on absolute times are drawn: in the year 2096.
+/// Lower bound of the absolute times drawn, in the year 2096.
 const FAR_UNIX_SECONDS: u64 = 4_000_000_000;
 
-/// A kind of word that stands in a form as `<name>`.
+/// A kind of word. A form names it as `<name>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Key,
@@ -84,7 +86,7 @@ pub(super) enum Kind {
     SessionId,
 }
 
-/// Names of the kinds as forms use them.
+/// The kinds with the names that forms use for them.
 pub(super) const KINDS: &[(&str, Kind)] = &[
     ("key", Kind::Key),
     ("bigkey", Kind::BigKey),
@@ -150,7 +152,7 @@ pub(super) const KINDS: &[(&str, Kind)] = &[
     ("session", Kind::SessionId),
 ];
 
-/// Entries of streams mostly have ids of this time, or of one below.
+/// Most stream entries have ids of this time or of a lower one.
 const STREAM_IDS: u64 = 24;
 
 const KEYS: &[&[u8]] = &[
@@ -170,7 +172,7 @@ const KEYS: &[&[u8]] = &[
     b"\x00\xff\r\n",
 ];
 
-/// Whole numbers where something changes: widths, signs, the pool of shared small numbers.
+/// Whole numbers at which behaviour changes: widths, signs, the pool of shared small numbers.
 const LIMITS: &[&str] = &[
     "0",
     "-1",
@@ -196,7 +198,7 @@ const LIMITS: &[&str] = &[
     "-9223372036854775807",
 ];
 
-/// What is no whole number, or none that fits.
+/// Texts that are not whole numbers, or not in range.
 const BAD_INTEGERS: &[&str] = &[
     "",
     " 1",
@@ -240,7 +242,7 @@ const BAD_FLOATS: &[&str] = &[
     "", "abc", " 1", "1 ", "nan", "inf", "-inf", "+1.5", "0x10", "1e", "1e5000", "1,5",
 ];
 
-/// Type and body of values of every kind, as DUMP has them and as older versions did.
+/// Type and body of values of every kind, in the forms of DUMP and of older versions.
 const BODIES: &[&[u8]] = &[
     b"\x00\x04text",
     b"\x00\xc1\x39\x30",
@@ -257,13 +259,14 @@ const BODIES: &[&[u8]] = &[
     b"\x10\x0c\x0c\x00\x00\x00\x02\x00\x81f\x02\x05\x01\xff",
     b"\x11\x0c\x0c\x00\x00\x00\x02\x00\x81m\x02\x05\x01\xff",
     b"\x12\x01\x02\x0c\x0c\x00\x00\x00\x02\x00\x81a\x02\x05\x01\xff",
-    // No values.
+    // Not values.
     b"\x02\x00",
     b"\x05\x01\x02m1\x00\x00\x00\x00\x00\x00\xf8\x7f",
     b"\x63\x00",
 ];
 
-/// Words that fit nowhere, or anywhere. No small positive number: it might be taken for a time.
+/// Words that fit nowhere, or anywhere. None is a small positive number, because a server might
+/// take that for a time.
 const JUNK: &[&[u8]] = &[
     b"",
     b"abc",
@@ -288,13 +291,13 @@ const JUNK: &[&[u8]] = &[
     b"ANY",
 ];
 
-/// The source of everything random in a sequence.
+/// The source of all randomness in a sequence.
 pub(super) struct Draw {
     prng: Prng,
 }
 
-/// Scripts of one key and one argument: what they reach, and what becomes of values on their way to the
-/// script and back.
+/// Scripts with one key and one argument. They test what a script can reach, and how values change
+/// on their way to the script and back.
 const SCRIPTS: &[&str] = &[
     "return redis.call('SET', KEYS[1], ARGV[1])",
     "return redis.call('GET', KEYS[1])",
@@ -332,7 +335,7 @@ impl Draw {
         }
     }
 
-    /// True once in `times`.
+    /// Returns `true` once in `times` calls on average.
     pub(super) fn once_in(&mut self, times: u64) -> bool {
         self.prng.below(times) == 0
     }
@@ -353,7 +356,7 @@ impl Draw {
         self.pick(from).as_bytes().to_vec()
     }
 
-    /// A payload of DUMP, now and then with a wrong sum.
+    /// Returns a payload of DUMP, occasionally with a wrong checksum.
     fn payload(&mut self) -> Vec<u8> {
         let mut payload = self.pick(BODIES).to_vec();
         payload.extend_from_slice(&[10, 0]);
@@ -367,19 +370,21 @@ impl Draw {
         self.pick(JUNK).to_vec()
     }
 
-    /// A word of a kind.
+    /// Returns a word of a kind.
     pub(super) fn word(&mut self, kind: Kind) -> Vec<u8> {
         match kind {
             Kind::Key => self.key(),
             Kind::Payload => self.payload(),
             Kind::BigKey => format!("big:{}", self.below(2)).into_bytes(),
-            // Nothing is added to these: Redis adds some elements before it sees that it cannot add all.
+            // No request adds elements to these sketches, because Redis adds some elements before
+            // it finds that it cannot add all.
             Kind::BrokenSketch => format!("broken:{}", self.below(2)).into_bytes(),
             Kind::Sketch => format!("sketch:{}", self.below(4)).into_bytes(),
             Kind::Member => self.member(),
             Kind::ZsetKey => self.key_of("z", 4),
             Kind::GeoKey => self.key_of("geo", 3),
-            // Sets whose members all have the same score: elsewhere ranges of members mean nothing.
+            // Sets whose members all have the same score. In other sets, ranges of members are
+            // undefined.
             Kind::LexKey => format!("lex:{}", self.below(3)).into_bytes(),
             Kind::Longitude => self.coordinate(180, &["180", "-180", "180.0001", "1e400", "x"]),
             Kind::Latitude => self.coordinate(85, &["85.05112878", "-85.05112878", "85.06", "90"]),
@@ -431,7 +436,8 @@ impl Draw {
         }
     }
 
-    /// A number that overflows nowhere, and no negative zero: its text changes with the encoding.
+    /// Returns a number that overflows nowhere. It is never a negative zero, whose text changes
+    /// with the encoding.
     fn sort_number(&mut self) -> Vec<u8> {
         match self.below(8) {
             0 => self.pick_text(&[
@@ -443,8 +449,8 @@ impl Draw {
         }
     }
 
-    /// What SORT is about: its keys, their elements, and what those lead to. Keys that are sorted are
-    /// used for nothing else, for Redis changes the encoding of sorted sets then.
+    /// Returns a word for SORT: a key, an element, or a key that elements lead to. Sorted keys have
+    /// no other use, because Redis changes the encoding of a sorted set that it sorts.
     fn sorting_word(&mut self, kind: Kind) -> Vec<u8> {
         match kind {
             Kind::SortedList => format!("sort:l{}", self.below(3)).into_bytes(),
@@ -468,7 +474,8 @@ impl Draw {
         }
     }
 
-    /// Ids are small, and times that entries were idle for far from each other: clocks decide nothing.
+    /// Returns a word for streams. Ids are small and idle times are far apart, so that clocks
+    /// decide nothing.
     fn stream_word(&mut self, kind: Kind) -> Vec<u8> {
         match kind {
             Kind::StreamKey => self.key_of("stream", 3),
@@ -506,8 +513,7 @@ impl Draw {
         }
     }
 
-    /// A field of a hash or a member of a set: mostly one of few, so that they meet again.
-    /// One of few keys of a kind of value, or any.
+    /// Returns one of few keys of a kind of value, or any key.
     fn key_of(&mut self, kind: &str, count: u64) -> Vec<u8> {
         match self.below(12) {
             0 => self.key(),
@@ -543,7 +549,7 @@ impl Draw {
         }
     }
 
-    /// Degrees, mostly of one region, where places are near each other.
+    /// Returns degrees, mostly of one region, so that places are close together.
     fn coordinate(&mut self, most: u64, limits: &[&str]) -> Vec<u8> {
         let fraction = self.below(10_000);
         match self.below(24) {
@@ -554,7 +560,7 @@ impl Draw {
         }
     }
 
-    /// Scores that meet each other often, and whose sums and products are exact mostly.
+    /// Returns a score. Scores are often equal, and their sums and products are mostly exact.
     fn score(&mut self) -> Vec<u8> {
         match self.below(20) {
             0 => self.pick_text(BAD_FLOATS),
@@ -585,7 +591,7 @@ impl Draw {
             8 | 9 => self.text(),
             10 => self.binary(),
             11 => Vec::new(),
-            // Around 44 bytes, where Redis changes the encoding.
+            // Around 44 bytes, the length at which Redis changes the encoding.
             12 => vec![b'v'; 43 + self.index(4)],
             13 => self.junk(),
             14 if self.once_in(8) => vec![b'w'; self.index(3000)],
@@ -600,7 +606,7 @@ impl Draw {
         value
     }
 
-    /// Letters of a small alphabet, so that two texts have something in common.
+    /// Returns letters of a small alphabet, so that two texts have common parts.
     fn text(&mut self) -> Vec<u8> {
         let length = self.index(24);
         (0..length).map(|_| self.pick(b"abcdx")).collect()
@@ -620,7 +626,8 @@ impl Draw {
         }
     }
 
-    /// From minus a quarter of `bound` on; now and then no number.
+    /// Returns a number from minus a quarter of `bound` up to `bound`, occasionally a word that is
+    /// not a number.
     fn small_integer(&mut self, bound: u64) -> Vec<u8> {
         match self.below(24) {
             0 => self.pick_text(BAD_INTEGERS),
@@ -642,7 +649,7 @@ impl Draw {
         }
     }
 
-    /// A time after `base_seconds`, in units of which `scale` make a second.
+    /// Returns a time after `base_seconds`, in units of which `scale` make a second.
     fn time(&mut self, base_seconds: u64, scale: u64) -> Vec<u8> {
         match self.below(24) {
             0 => self.pick_text(&["0", "-1", "-1000", "-9223372036854775808"]),
@@ -655,7 +662,7 @@ impl Draw {
             2 => self.pick_text(&["", "abc", "1.5", " 1"]),
             _ => {
                 let spread = TTL_SECONDS_MAX - TTL_SECONDS_MIN;
-                // A few of the absolute times repeat, so that equal ones meet.
+                // Only a few absolute times are drawn, so that some are equal.
                 let seconds = match base_seconds {
                     0 => TTL_SECONDS_MIN + self.below(spread),
                     _ => base_seconds + self.below(6),

@@ -1,7 +1,8 @@
-//! What one server dumps, the other restores.
+//! Each server restores the values that the other one dumps.
 //!
-//! Both give all their values as payloads of DUMP, both forget everything, and each gets what the
-//! other gave. Then they must hold the same again, encodings included. Times are left out.
+//! Both servers return all their values as payloads of DUMP and delete all keys. Then each restores
+//! the other's payloads. Afterwards both must hold the same data again, including encodings.
+//! Deadlines are left out.
 
 use std::io;
 
@@ -12,14 +13,15 @@ use super::state;
 use crate::client::Client;
 use crate::transcript::show;
 
-/// A value: its database, its key, and the payload.
+/// A value, as its database, key and payload.
 struct Dumped {
     database: String,
     key: Vec<u8>,
     payload: Vec<u8>,
 }
 
-/// What both servers hold once each has the other's values; an error says who refused what.
+/// Returns what both servers hold after each has restored the other's values. An error names the
+/// server and the refusal.
 pub(super) fn exchange(one: &mut Client, two: &mut Client) -> (Answer, Answer) {
     match (dump(one), dump(two)) {
         (Ok(ones), Ok(twos)) => (load(one, &twos), load(two, &ones)),
@@ -49,7 +51,7 @@ fn dump(client: &mut Client) -> io::Result<Vec<Dumped>> {
                     key,
                     payload,
                 }),
-                // It has expired since.
+                // The key has expired since.
                 Value::Null => {}
                 other => return Err(io::Error::other(format!("DUMP: {}", show(&other)))),
             }

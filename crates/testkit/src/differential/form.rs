@@ -8,21 +8,23 @@
 //!   x*  x+        x any number of times up to four, at least none, at least once
 //! ```
 //!
-//! `SET <key> <value> (NX|XX|GET|EX <s>)*` thus gives options in every combination, order and number.
-//! Now and then a request is spoilt afterwards: a word too few, too many, or out of place.
+//! `SET <key> <value> (NX|XX|GET|EX <s>)*` thus gives options in every combination, order and
+//! number. Occasionally a request is spoilt afterwards: it has a word too few or too many, or a
+//! word out of place.
 
 use super::draw::{Draw, KINDS, Kind};
 
-/// How often a repeated part may come.
+/// Maximum number of repetitions of a part.
 const REPEATS_MAX: u64 = 4;
-/// One request in so many is spoilt.
+/// One in this many requests is spoilt.
 const SPOILT_ONE_IN: u64 = 16;
-/// Spoilt ones of these are no errors: a SPOP without a count takes a member by chance, a RESTORE
-/// for the longest time overflows in Redis, and a SORT of another key changes its encoding there.
+/// Commands whose spoilt requests are not errors. A SPOP without a count takes a random member, a
+/// RESTORE with the longest time overflows in Redis, and a SORT of another key changes that key's
+/// encoding in Redis.
 const NEVER_SPOILT: &[&str] = &["SPOP", "RESTORE", "RESTORE-ASKING", "SORT", "SORT_RO"];
 
-/// Whether what it leaves behind is another thing on another server: an entry whose id is the time, or
-/// a list of which Redis 7.0 removes what later versions leave.
+/// Whether the request leaves different data on different servers: an entry whose id is the time,
+/// or a list from which Redis 7.0 removes elements that later versions keep.
 fn leaves_unlike_things(words: &[Vec<u8>]) -> bool {
     let is = |name: &[u8]| {
         words
@@ -45,7 +47,7 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// Reads a form.
+    /// Parses a form.
     ///
     /// # Errors
     /// What is wrong, and where.
@@ -58,7 +60,7 @@ impl Form {
         }
     }
 
-    /// The word the form begins with: the command's name.
+    /// Returns the command's name, if the form begins with a fixed word.
     pub(super) fn name(&self) -> Option<&'static str> {
         match self {
             Self::Word(word) => Some(word),
@@ -67,7 +69,7 @@ impl Form {
         }
     }
 
-    /// The words the form may begin with.
+    /// Returns the words that the form may begin with.
     pub(super) fn names(&self) -> Vec<&'static str> {
         match self {
             Self::Word(word) => vec![word],
@@ -77,7 +79,7 @@ impl Form {
         }
     }
 
-    /// A random request of this form.
+    /// Returns a random request of this form, which may be spoilt.
     pub(super) fn request(&self, draw: &mut Draw) -> Vec<Vec<u8>> {
         let mut words = Vec::new();
         self.append(draw, &mut words);
@@ -92,7 +94,7 @@ impl Form {
         words
     }
 
-    /// A random request of this form, right if the form is.
+    /// Returns a random request of this form, never spoilt.
     pub(super) fn right_request(&self, draw: &mut Draw) -> Vec<Vec<u8>> {
         let mut words = Vec::new();
         self.append(draw, &mut words);
@@ -111,7 +113,7 @@ impl Form {
                 }
             }
             Self::Repeat { form, at_least } => {
-                // Few are more likely than many.
+                // Small counts are more likely than large ones.
                 let more = draw.below(REPEATS_MAX + 1 - at_least);
                 let count = at_least + draw.below(more + 1);
                 for _ in 0..count {
@@ -137,7 +139,7 @@ fn cased(word: &str, draw: &mut Draw) -> Vec<u8> {
     }
 }
 
-/// Makes a request wrong, most likely. The command itself stays.
+/// Makes a request wrong in most cases. The command name stays.
 fn spoil(words: &mut Vec<Vec<u8>>, draw: &mut Draw) {
     let at = 1 + draw.index(words.len());
     match draw.below(4) {
@@ -194,7 +196,7 @@ impl FormParser {
 
     fn repeated(&mut self) -> Result<Form, String> {
         let form = self.part()?;
-        // A suffix follows at once; a star after a space is a word.
+        // A suffix follows immediately. A star after a space is a word.
         let at_least = match self.rest.chars().next() {
             Some('*') => 0,
             Some('+') => 1,

@@ -1,8 +1,8 @@
-//! The grammar: for every command, how often it comes and how it may be written.
+//! The grammar: how often each command occurs and how it may be written.
 //!
-//! A line is a weight and a form (form.rs). A command may have several. What is missing here is in a
-//! schedule of several sessions ([`super::schedule`]), or in [`LEFT_OUT`] with a reason; a test holds
-//! them against the command table.
+//! A line is a weight and a form (form.rs). A command may have several lines. A command without a
+//! line is in a schedule of several sessions ([`super::schedule`]), or in [`LEFT_OUT`] with a
+//! reason. A test compares all three with the command table.
 
 use super::draw::Draw;
 use super::form::Form;
@@ -486,7 +486,7 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ),
 ];
 
-/// What is about keys, sorting excepted.
+/// Families about keys, except sorting.
 pub(super) const WRITING: &[&str] = &[
     STRINGS,
     BITMAPS,
@@ -527,18 +527,18 @@ pub(super) struct Grammar {
 struct Row {
     weight: u64,
     form: Form,
-    /// Which of the families it is of.
+    /// Index of its family in `FAMILIES`.
     family: usize,
 }
 
-/// Weights of the family that a sequence is about are so many times as high.
+/// Factor by which the weights of the family in focus are raised.
 const FOCUS: u64 = 24;
 
 impl Grammar {
-    /// The whole grammar.
+    /// Returns the whole grammar.
     ///
     /// # Panics
-    /// When a line of the tables above is malformed: they are constants.
+    /// If a line of the tables above, which are constants, is malformed.
     pub(super) fn new() -> Self {
         let families = FAMILIES.iter().enumerate();
         let lines = families.flat_map(|(family, table)| {
@@ -550,16 +550,17 @@ impl Grammar {
         }
     }
 
-    /// A part of the grammar: in a sequence of few commands with high weights, those commands meet
-    /// the states that the others leave behind more often. Two sequences in three are about one
-    /// family, so that its keys hold much; the others come in between.
+    /// Returns a random part of the grammar. In a sequence of few commands with high weights, each
+    /// command more often meets the states that the others leave behind. Two sequences in three
+    /// focus on one family, so that its keys hold much data; commands of the other families come in
+    /// between.
     pub(super) fn part(&self, draw: &mut Draw) -> Self {
         let focus = (!draw.once_in(3)).then(|| draw.index(FAMILIES.len()));
         let sorts = focus.is_some_and(|family| FAMILIES[family] == SORTING);
         let mut rows = Vec::new();
         for row in &self.rows {
-            // Sorting stands alone: an overflow in any other command is one in Redis 7.0's next sort,
-            // which takes what it finds in `errno` for its own.
+            // Sorting has sequences of its own. In Redis 7.0 an overflow in any other command makes
+            // the next sort fail, because that sort takes the earlier value of `errno` for its own.
             if sorts != (FAMILIES[row.family] == SORTING) {
                 continue;
             }
@@ -577,7 +578,7 @@ impl Grammar {
         Self { rows }
     }
 
-    /// A random request.
+    /// Returns a random request.
     pub(super) fn request(&self, draw: &mut Draw) -> Vec<Vec<u8>> {
         let total = self.rows.iter().map(|row| row.weight).sum();
         let mut at = draw.below(total);
@@ -590,13 +591,13 @@ impl Grammar {
         vec![b"PING".to_vec()]
     }
 
-    /// Names of all commands in the grammar.
+    /// Returns the names of all commands in the grammar.
     pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
         self.rows.iter().filter_map(|row| row.form.name())
     }
 }
 
-/// Names of all commands that random sequences contain.
+/// Returns the names of all commands that random sequences contain.
 #[must_use]
 pub fn commands_in_grammar() -> Vec<&'static str> {
     let mut names: Vec<&'static str> = Grammar::new().names().collect();

@@ -1,4 +1,5 @@
-//! The differential kit: random requests to two servers, which must say the same and hold the same.
+//! The differential kit sends random requests to two servers, which must answer the same and hold
+//! the same data.
 //!
 //! ```text
 //!   grammar ── part of it ──> sequence of a round ──> both servers, from empty, pipelined
@@ -9,8 +10,8 @@
 //!   shrink ── shortest sequence, seed and round <────────┘
 //! ```
 //!
-//! Rounds are short and independent, so that a failure is found again from its seed and number alone:
-//! `cargo xtask differential --seed N --round N`. One sequence in two speaks RESP3.
+//! Rounds are short and independent, so that a failure can be reproduced from its seed and round
+//! number alone: `cargo xtask differential --seed N --round N`. Every second sequence speaks RESP3.
 
 mod accepted;
 mod draw;
@@ -36,37 +37,37 @@ pub use state::{difference, read as full_state};
 use draw::Draw;
 use grammar::Grammar;
 
-/// Requests of a round.
+/// Number of requests in a round.
 pub const REQUESTS_A_ROUND: u64 = 400;
 
-/// One round in so many ends with an exchange of dumps.
+/// One in this many rounds ends with an exchange of dumps.
 const EXCHANGE_ONE_IN: u64 = 4;
-/// Of twice as many rounds the first, and this one.
+/// In each group of twice as many rounds, the first round and this one exchange dumps.
 const EXCHANGE_BESIDE: u64 = EXCHANGE_ONE_IN - 1;
 
 /// What to play.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// Makes everything random.
+    /// The seed of all randomness.
     pub seed: u64,
     /// The first round.
     pub round: u64,
-    /// Requests in all.
+    /// Total number of requests.
     pub requests_count: u64,
-    /// Different failures after which to stop.
+    /// Number of different failures after which the run stops.
     pub failures_max: usize,
 }
 
-/// What came of it.
+/// The result of a plan.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Requests played on both servers.
+    /// Number of requests played on both servers.
     pub requests_count: u64,
-    /// How often each command came.
+    /// How often each command occurred.
     pub commands: BTreeMap<String, u64>,
-    /// How often each accepted difference was met.
+    /// How often each accepted difference occurred.
     pub accepted: BTreeMap<&'static str, u64>,
-    /// What is not accepted, one for each kind.
+    /// The differences that are not accepted, one of each kind.
     pub failures: Vec<Failure>,
 }
 
@@ -81,7 +82,7 @@ pub struct Failure {
     pub resp3: bool,
     /// The shortest sequence found.
     pub requests: Vec<Request>,
-    /// How they disagree.
+    /// How the servers disagree.
     pub disagreement: Disagreement,
     /// Names of both servers.
     pub names: [String; 2],
@@ -130,7 +131,7 @@ impl fmt::Display for Report {
 /// Plays the plan on both servers.
 ///
 /// # Errors
-/// When a server cannot be started or reached.
+/// If a server cannot be started or reached.
 pub fn run(one: &mut Side, two: &mut Side, plan: Plan) -> io::Result<Report> {
     let grammar = Grammar::new();
     let mut report = Report::default();
@@ -168,7 +169,7 @@ pub fn run(one: &mut Side, two: &mut Side, plan: Plan) -> io::Result<Report> {
     Ok(report)
 }
 
-/// The requests of rounds, by themselves: for who compares something else than replies.
+/// Returns the requests of some rounds, for callers that compare something other than replies.
 pub fn rounds(seed: u64, rounds: std::ops::Range<u64>) -> impl Iterator<Item = Vec<Request>> {
     let grammar = Grammar::new();
     rounds.map(move |round| round_requests(&grammar, seed, round))
@@ -187,14 +188,14 @@ impl Manner {
     fn of(round: u64) -> Self {
         Self {
             resp3: round % 2 == 1,
-            // Rounds of either version of the protocol.
+            // One of the two rounds speaks RESP2, the other RESP3.
             exchanges: matches!(round % (2 * EXCHANGE_ONE_IN), 0 | EXCHANGE_BESIDE),
         }
     }
 }
 
 impl Report {
-    /// Adds what came of another plan.
+    /// Adds the results of another plan.
     pub fn merge(&mut self, other: Self) {
         self.requests_count += other.requests_count;
         for (name, count) in other.commands {
@@ -215,7 +216,7 @@ impl Report {
     }
 }
 
-/// The requests of a round, for who plays them otherwise.
+/// Returns the requests of a round, for callers that play them in another way.
 #[must_use]
 pub fn requests_of_round(seed: u64, round: u64) -> Vec<Request> {
     round_requests(&Grammar::new(), seed, round)
@@ -229,7 +230,8 @@ fn round_requests(grammar: &Grammar, seed: u64, round: u64) -> Vec<Request> {
         .collect()
 }
 
-/// What makes two failures the same: the command, and how each reply begins.
+/// Returns the kind of a failure: the command, and how each reply begins. Failures of the same kind
+/// count as the same.
 fn kind_of(requests: &[Request], disagreement: &Disagreement) -> (Vec<u8>, String, String) {
     let start = |text: &str| match text.as_bytes().first() {
         Some(b'-' | b'(') => text.chars().take(20).collect(),
@@ -245,7 +247,7 @@ fn kind_of(requests: &[Request], disagreement: &Disagreement) -> (Vec<u8>, Strin
     )
 }
 
-/// Finds a shorter sequence that fails in the same kind of way.
+/// Finds a shorter sequence that fails in the same way.
 fn shorten(one: &mut Side, two: &mut Side, failure: Failure) -> io::Result<Failure> {
     let kind = kind_of(&failure.requests, &failure.disagreement);
     let manner = Manner::of(failure.round);
@@ -256,7 +258,7 @@ fn shorten(one: &mut Side, two: &mut Side, failure: Failure) -> io::Result<Failu
             .and_then(|comparison| comparison.disagreement);
         disagreement.is_some_and(|disagreement| kind_of(requests, &disagreement) == kind)
     };
-    // What follows the failing request cannot matter; the failing request itself must stay.
+    // Requests after the failing one cannot matter. The failing request itself must stay.
     let end = failure.requests.len().min(failure.disagreement.at + 1);
     let mut requests = failure.requests[..end].to_vec();
     if !fails(&requests) {
@@ -271,7 +273,7 @@ fn shorten(one: &mut Side, two: &mut Side, failure: Failure) -> io::Result<Failu
             disagreement,
             ..failure
         },
-        // It does not fail every time: the whole sequence is all there is to show.
+        // It does not fail every time, so the whole sequence is shown.
         None => failure,
     })
 }

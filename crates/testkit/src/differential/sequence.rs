@@ -1,4 +1,5 @@
-//! A sequence of requests on two servers: both start empty, replies and data must agree.
+//! Plays a sequence of requests on two servers. Both start empty; their replies and data must
+//! agree.
 
 use std::io;
 
@@ -9,13 +10,13 @@ use crate::client::Client;
 use crate::target::{Launcher, Target};
 use crate::transcript::show;
 
-/// Requests sent at once.
+/// Number of requests sent at once.
 const BATCH: usize = 64;
 
-/// A request: its words.
+/// A request, as its words.
 pub type Request = Vec<Vec<u8>>;
 
-/// A server that is started anew when it has gone.
+/// A server that is restarted if it has ended.
 pub struct Side {
     launcher: Launcher,
     args: Vec<String>,
@@ -26,7 +27,7 @@ impl Side {
     /// Starts the server with additional words on its command line.
     ///
     /// # Errors
-    /// When it does not start.
+    /// If the server does not start.
     pub fn start(launcher: Launcher, args: &[String]) -> io::Result<Self> {
         let target = (launcher.start)(args)?;
         Ok(Self {
@@ -36,13 +37,13 @@ impl Side {
         })
     }
 
-    /// Its name in messages.
+    /// Returns the server's name in messages.
     #[must_use]
     pub fn name(&self) -> &str {
         self.launcher.name
     }
 
-    /// A connection to the server, which holds no key.
+    /// Deletes all keys of the server, and returns a connection to it.
     pub(super) fn fresh_client(&mut self, resp3: bool) -> io::Result<Client> {
         let mut client = match self.target.connect() {
             Ok(client) => client,
@@ -60,7 +61,7 @@ impl Side {
         Ok(client)
     }
 
-    /// The server that runs.
+    /// Returns the running server.
     pub(super) fn target(&self) -> &dyn Target {
         &*self.target
     }
@@ -69,7 +70,8 @@ impl Side {
         io::Error::new(error.kind(), format!("{}: {what}: {error}", self.name()))
     }
 
-    /// Replies to all requests, then what the server holds. A broken connection is an answer too.
+    /// Returns the replies to all requests, then what the server holds. A broken connection counts
+    /// as an answer.
     fn play(&mut self, requests: &[Request], resp3: bool) -> io::Result<(Vec<Answer>, Answer)> {
         let mut client = self.fresh_client(resp3)?;
         let mut answers = Vec::with_capacity(requests.len());
@@ -88,7 +90,7 @@ impl Side {
     }
 }
 
-/// A reply, or what happened instead of one.
+/// A reply, or what happened instead of a reply.
 pub(super) type Answer = Result<Value, String>;
 
 fn play_batch(client: &mut Client, batch: &[Request], answers: &mut Vec<Answer>) {
@@ -111,25 +113,25 @@ fn play_batch(client: &mut Client, batch: &[Request], answers: &mut Vec<Answer>)
 /// Where two servers disagree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Disagreement {
-    /// Index of the request; the number of requests when the data differ.
+    /// Index of the request, or the number of requests if the data differ.
     pub at: usize,
-    /// What the first server said.
+    /// What the first server answered.
     pub one: String,
-    /// What the second server said.
+    /// What the second server answered.
     pub two: String,
 }
 
-/// What came of a comparison.
+/// The result of a comparison.
 pub(super) struct Comparison {
     pub(super) disagreement: Option<Disagreement>,
-    /// Reasons of accepted differences, one for each.
+    /// The reasons of the accepted differences, one for each.
     pub(super) accepted: Vec<&'static str>,
 }
 
 /// Plays requests on both servers.
 ///
 /// # Errors
-/// When a server cannot be reached, not even after a new start.
+/// If a server cannot be reached, even after a restart.
 pub(super) fn compare(
     one: &mut Side,
     two: &mut Side,

@@ -1,9 +1,9 @@
-//! From a long sequence that fails to a short one: delta debugging over requests, then over words.
+//! Shortens a long sequence that fails, by delta debugging over requests and then over words.
 
-/// Tries after which the shortest sequence found so far must do.
+/// Maximum number of attempts. After that, the shortest sequence found so far is used.
 const TRIES_MAX: usize = 600;
 
-/// The shortest sequence found for which `fails` still holds; `items` itself must fail.
+/// Returns the shortest sequence found for which `fails` still holds. `items` itself must fail.
 pub(super) fn shrink<T: Clone>(items: Vec<T>, mut fails: impl FnMut(&[T]) -> bool) -> Vec<T> {
     let mut items = items;
     let mut pieces = 2;
@@ -34,7 +34,7 @@ pub(super) fn shrink<T: Clone>(items: Vec<T>, mut fails: impl FnMut(&[T]) -> boo
     items
 }
 
-/// Makes single requests shorter: fewer words, shorter words.
+/// Makes single requests shorter, with fewer or shorter words.
 pub(super) fn simplify(
     requests: Vec<Vec<Vec<u8>>>,
     mut fails: impl FnMut(&[Vec<Vec<u8>>]) -> bool,
@@ -60,7 +60,7 @@ pub(super) fn simplify(
     requests
 }
 
-/// The request without the word, and with half of it.
+/// Returns the request without the word, and with half of it.
 fn simpler_requests(request: &[Vec<u8>], word: usize) -> Vec<Vec<Vec<u8>>> {
     let mut without = request.to_vec();
     without.remove(word);

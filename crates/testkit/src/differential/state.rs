@@ -1,4 +1,4 @@
-//! What a server holds in the end: every key of every database, with type, value, time and encoding.
+//! Everything a server holds: every key of every database, with type, value, deadline and encoding.
 
 use std::io;
 
@@ -8,15 +8,16 @@ use super::sequence::Answer;
 use crate::client::Client;
 use crate::transcript::show;
 
-/// Databases a server has unless told otherwise.
+/// Default number of databases of a server.
 pub(super) const DATABASES: usize = 16;
-/// Milliseconds by which times of the same key may be apart.
+/// Maximum difference in milliseconds between the deadlines of the same key.
 const TOLERANCE_MS: u64 = 20_000;
 
-/// All keys: `[[database, [keys walked over], [key, type, value, time, encoding], ...], ...]`.
+/// Returns all keys, as `[[database, [keys walked over], [key, type, value, time, encoding], ...],
+/// ...]`.
 ///
 /// # Errors
-/// When the server does not answer, or not as one does.
+/// If the server does not answer, or does not answer as a server must.
 pub fn read(client: &mut Client) -> io::Result<Value> {
     let mut databases = Vec::new();
     for database in 0..DATABASES {
@@ -53,7 +54,7 @@ fn text(value: &Value) -> Option<Vec<u8>> {
     }
 }
 
-/// All keys that SCAN gives in small steps, each once, in order.
+/// Returns all keys that SCAN returns in small steps, each once, sorted.
 fn walk(client: &mut Client) -> io::Result<Vec<Vec<u8>>> {
     let mut keys = Vec::new();
     let mut cursor = b"0".to_vec();
@@ -113,7 +114,7 @@ fn ask_of_each<'k, T>(
     client.pipeline(&requests)
 }
 
-/// How all of a value is asked for.
+/// Returns the request that reads a whole value.
 fn value_request<'k>(kind: &Value, key: &'k [u8]) -> Vec<&'k [u8]> {
     match name_of(kind) {
         b"list" => vec![b"LRANGE", key, b"0", b"-1"],
@@ -132,7 +133,7 @@ fn name_of(kind: &Value) -> &[u8] {
     }
 }
 
-/// A value whose order Redis leaves open, in an order of its own.
+/// Sorts a value whose order Redis leaves open.
 fn in_order(kind: &Value, value: Value) -> Value {
     match (name_of(kind), value) {
         (b"set", Value::Array(mut members) | Value::Set(mut members)) => {
@@ -155,8 +156,8 @@ fn in_order(kind: &Value, value: Value) -> Value {
     }
 }
 
-/// Scores have their shortest text since Redis 7.2. A zero's sign is not compared: whether it is kept
-/// depends on the encoding that a set had when it was dumped.
+/// Replaces scores by their shortest text, which Redis returns since 7.2. The sign of a zero is not
+/// compared, because it depends on the encoding that a set had when it was dumped.
 fn with_shortest_score(value: Value) -> Value {
     let number = match &value {
         Value::Bulk(text) => base::float::parse(text),
@@ -175,8 +176,9 @@ fn with_shortest_score(value: Value) -> Value {
     })
 }
 
-/// An encoding, as far as it is the same in Redis 7.0: short lists and sets became listpacks later.
-/// In Redis a sorted set that SORT reads is a skiplist from then on.
+/// Returns the encoding, as far as it must agree with Redis 7.0. Short lists and sets became
+/// listpacks only in later versions. In Redis, a sorted set that SORT reads is a skiplist from then
+/// on.
 fn compared_encoding(key: &[u8], kind: &Value, encoding: Value) -> Value {
     match (name_of(kind), &encoding) {
         (b"zset", _) if key.starts_with(b"sort:") => Value::Null,
@@ -186,7 +188,7 @@ fn compared_encoding(key: &[u8], kind: &Value, encoding: Value) -> Value {
     }
 }
 
-/// The first two parts that differ, in words.
+/// Returns the first two parts that differ, as text.
 pub(super) fn compare(one: Answer, two: Answer) -> Option<(String, String)> {
     let (one, two) = match (one, two) {
         (Ok(one), Ok(two)) => (one, two),
@@ -201,13 +203,13 @@ pub(super) fn compare(one: Answer, two: Answer) -> Option<(String, String)> {
     difference(&one, &two)
 }
 
-/// The first two parts of two states that differ, in words.
+/// Returns the first two parts of two states that differ, as text.
 #[must_use]
 pub fn difference(one: &Value, two: &Value) -> Option<(String, String)> {
     first_difference(one, two).map(|(one, two)| (show(one), show(two)))
 }
 
-/// Descends to the smallest part that still says which key it is about.
+/// Descends to the smallest differing part that still names its key.
 fn first_difference<'v>(one: &'v Value, two: &'v Value) -> Option<(&'v Value, &'v Value)> {
     if agree(one, two) {
         return None;
@@ -223,7 +225,7 @@ fn first_difference<'v>(one: &'v Value, two: &'v Value) -> Option<(&'v Value, &'
     Some((one, two))
 }
 
-/// Equal, with a tolerance for times: the only large numbers.
+/// Whether two values are equal, with a tolerance for times, which are the only large numbers.
 fn agree(one: &Value, two: &Value) -> bool {
     match (one, two) {
         (Value::Array(ones), Value::Array(twos)) => {

@@ -1,4 +1,4 @@
-//! A transcript file: steps with the lines they stand on.
+//! A transcript file, as steps with their line numbers.
 
 use std::fmt;
 
@@ -7,57 +7,57 @@ use base::words::split;
 use super::notation::{NotationError, parse};
 use super::pattern::Pattern;
 
-/// A number of a line, from 1.
+/// Number of a line, from 1.
 pub type Line = usize;
 
 /// A parsed file.
 #[derive(Debug)]
 pub struct Transcript {
-    /// Where it came from, for messages.
+    /// Path of the file, for messages.
     pub path: String,
     /// Words for the server's command line.
     pub server_args: Vec<String>,
-    /// What to do, in order.
+    /// The steps, in order.
     pub steps: Vec<(Line, Step)>,
 }
 
-/// One thing to do.
+/// One step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// Send bytes, then read as many replies as there are expectations.
     Exchange {
-        /// The request as it stands in the file, for messages.
+        /// The request as text of the file, for messages.
         text: String,
-        /// What is sent.
+        /// The request to send.
         request: Request,
-        /// What must come back. Empty: nothing is read now.
+        /// The expected replies. If empty, nothing is read now.
         replies: Vec<Expected>,
     },
-    /// Connect the current client anew, with RESP3 or without.
+    /// Reconnect the current client, with RESP3 or without.
     Reconnect {
-        /// Whether HELLO 3 is said.
+        /// Whether HELLO 3 is sent.
         resp3: bool,
     },
-    /// Go on with another client.
+    /// Switch to another client.
     Client(String),
     /// Remove all keys.
     Fresh,
-    /// What follows is meant for some targets only.
+    /// The following steps are for some targets only.
     Section(Section),
-    /// Wait, bounded, until a key is gone.
+    /// Wait until a key has expired, within a limit.
     UntilExpired(Vec<u8>),
-    /// Wait, bounded, until so many clients are blocked.
+    /// Wait until this many clients are blocked, within a limit.
     UntilBlocked(u32),
 }
 
-/// What a request is made of.
+/// Content of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
     /// Arguments, sent as RESP.
     Args(Vec<Vec<u8>>),
-    /// Bytes as they are.
+    /// Bytes, sent unchanged.
     Raw(Vec<u8>),
-    /// Nothing is sent; only replies are read.
+    /// Nothing is sent; replies are only read.
     None,
 }
 
@@ -70,18 +70,18 @@ pub enum Expected {
     Closed(Line),
 }
 
-/// For whom a part of the file is.
+/// The targets that a part of the file is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Section {
     /// All targets.
     All,
-    /// Not the oracle, which does not know it: newer, or our own.
+    /// All but the oracle, which does not know the feature: it is newer, or our own.
     NotOracle,
-    /// The oracle runs it, but its replies are not looked at.
+    /// The oracle runs it, but its replies are not compared.
     OracleDiffers,
 }
 
-/// Why a file is no transcript.
+/// Why a file is not a transcript.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseError {
     /// The file.
@@ -101,19 +101,19 @@ impl fmt::Display for ParseError {
 impl std::error::Error for ParseError {}
 
 impl Transcript {
-    /// Reads the text of a transcript; `path` is for messages.
+    /// Parses the text of a transcript. `path` is for messages.
     ///
     /// # Errors
-    /// [`ParseError`] with the line: a directive nobody knows, a reply in no notation, a request
-    /// without a reply.
+    /// [`ParseError`] with the line, for an unknown directive, a reply that is not in the notation,
+    /// or a request without a reply.
     pub fn parse(path: &str, text: &str) -> Result<Self, ParseError> {
         Self::read(path, text, true)
     }
 
-    /// Reads a transcript whose replies may still be missing.
+    /// Parses a transcript whose replies may still be missing.
     ///
     /// # Errors
-    /// As [`parse`](Self::parse), apart from the missing replies.
+    /// As for [`parse`](Self::parse), except for missing replies.
     pub fn parse_draft(path: &str, text: &str) -> Result<Self, ParseError> {
         Self::read(path, text, false)
     }
@@ -167,7 +167,7 @@ impl<'a> TranscriptParser<'a> {
         Ok(())
     }
 
-    /// The next line that is neither empty nor a comment.
+    /// Returns the next line that is neither empty nor a comment.
     fn next_line(&mut self) -> Option<(Line, &'a str)> {
         loop {
             let text = self.lines.get(self.at)?.trim();
@@ -197,7 +197,7 @@ impl<'a> TranscriptParser<'a> {
         })
     }
 
-    /// The expected replies, up to the next request or directive.
+    /// Returns the expected replies before the next request or directive.
     fn replies(&mut self, request_line: Line) -> Read<Vec<Expected>> {
         let mut replies = Vec::new();
         let mut nothing = false;
@@ -225,7 +225,7 @@ impl<'a> TranscriptParser<'a> {
         }
     }
 
-    /// A reply that may go on over several lines while brackets are open.
+    /// Parses a reply. It continues over several lines while brackets are open.
     fn reply(&mut self, line: Line, first: &str) -> Read<Pattern> {
         let mut text = first.to_owned();
         loop {
@@ -282,12 +282,12 @@ impl<'a> TranscriptParser<'a> {
     }
 }
 
-/// `#t` and `#f` are replies.
+/// Whether the line is a comment. `#t` and `#f` are replies.
 fn is_comment(text: &str) -> bool {
     text.starts_with('#') && text != "#t" && text != "#f"
 }
 
-/// `>[` begins a push message.
+/// Whether the line begins a request. `>[` begins a push message.
 fn is_request(text: &str) -> bool {
     text.starts_with("> ") || text.starts_with(">>") || text == ">"
 }

@@ -1,8 +1,8 @@
-//! Transcripts: requests with the replies they must get, as text files anyone can read.
+//! Transcripts: requests with the replies they must get, as readable text files.
 //!
-//! The format is described in `crates/commands/tests/transcripts/README.md`, next to the files.
-//! [`Transcript::parse`] reads one, [`run()`] holds it against a target, [`transcribe()`] writes into it
-//! what a target answers (`cargo xtask transcribe FILE`).
+//! `crates/commands/tests/transcripts/README.md`, next to the files, describes the format.
+//! [`Transcript::parse`] reads a file, [`run()`] checks it against a target, and [`transcribe()`]
+//! writes a target's replies into it (`cargo xtask transcribe FILE`).
 
 mod file;
 mod notation;

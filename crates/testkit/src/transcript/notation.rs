@@ -1,4 +1,4 @@
-//! One reply as one line of text: reading ([`parse`]) and writing ([`show`]).
+//! Notation of one reply as one line of text, with a parser ([`parse`]) and a writer ([`show`]).
 
 use std::fmt::Write;
 
@@ -7,21 +7,21 @@ use protocol::{Double, Value};
 
 use super::pattern::{Pattern, Sequence};
 
-/// Why a line is no pattern.
+/// Why a line is not a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NotationError {
-    /// It breaks off inside brackets: the next line may go on.
+    /// It ends inside brackets. The next line may continue it.
     Unfinished,
-    /// It makes no sense, at this byte.
+    /// It is malformed at this byte.
     Malformed(usize, &'static str),
 }
 
 type Parsed<T> = Result<T, NotationError>;
 
-/// Reads a pattern.
+/// Parses a pattern.
 pub(super) fn parse(line: &str) -> Parsed<Pattern> {
     let line = line.trim_end();
-    // A status or an error at the outside is taken as it stands, to the end of the line.
+    // An outermost status or error extends to the end of the line, without escapes.
     if let Some(text) = line.strip_prefix('+') {
         return Ok(Pattern::Exactly(Value::Simple(text.as_bytes().to_vec())));
     }
@@ -37,7 +37,7 @@ pub(super) fn parse(line: &str) -> Parsed<Pattern> {
     }
 }
 
-/// Writes a value so that it reads back.
+/// Writes a value in the form that `parse` reads.
 #[must_use]
 pub fn show(value: &Value) -> String {
     match value {
@@ -131,7 +131,7 @@ impl<'a> NotationParser<'a> {
         }
     }
 
-    /// An error that no further line could mend.
+    /// Returns an error that no further line can repair.
     fn malformed(&self, what: &'static str) -> NotationError {
         NotationError::Malformed(self.at, what)
     }
@@ -140,7 +140,7 @@ impl<'a> NotationParser<'a> {
         self.at = self.line.len() - self.rest().trim_start().len();
     }
 
-    /// Takes `token` when it stands here.
+    /// Consumes `token` if it is next.
     fn take(&mut self, token: &str) -> bool {
         self.skip_spaces();
         let is_here = self.rest().starts_with(token);
@@ -157,7 +157,7 @@ impl<'a> NotationParser<'a> {
         }
     }
 
-    /// Takes everything before the first of `stops`.
+    /// Consumes and returns everything before the first of `stops`.
     fn until(&mut self, stops: &[char]) -> &'a str {
         let rest = self.rest();
         let text = &rest[..rest.find(stops).unwrap_or(rest.len())];
@@ -196,7 +196,7 @@ impl<'a> NotationParser<'a> {
         self.short_pattern()
     }
 
-    /// Patterns that one byte tells apart.
+    /// Parses a pattern whose kind its first byte shows.
     fn short_pattern(&mut self) -> Parsed<Pattern> {
         let Some(marker) = self.rest().chars().next() else {
             return Err(NotationError::Unfinished);
@@ -222,7 +222,7 @@ impl<'a> NotationParser<'a> {
         }
     }
 
-    /// A string in double quotes with the escapes of the command line.
+    /// Parses a string in double quotes, with the escapes of the command line.
     fn quoted(&mut self) -> Parsed<Vec<u8>> {
         let rest = self.rest();
         let mut escaped = false;
@@ -241,7 +241,7 @@ impl<'a> NotationParser<'a> {
         Ok(bytes)
     }
 
-    /// A status or error inside brackets: quoted, or up to what ends an element.
+    /// Parses a status or error inside brackets: quoted, or up to the end of the element.
     fn word(&mut self) -> Parsed<Vec<u8>> {
         match self.rest().starts_with('"') {
             true => self.quoted(),

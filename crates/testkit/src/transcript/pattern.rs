@@ -1,4 +1,4 @@
-//! What a reply must be: a value, or a value with parts left open.
+//! Patterns of replies: a value, or a value with some parts left open.
 
 use std::ops::RangeInclusive;
 
@@ -26,15 +26,15 @@ pub enum Pattern {
     Array(Sequence),
     /// An array in any order.
     AnyOrder(Sequence),
-    /// A set; order means nothing.
+    /// A set, in any order.
     Set(Sequence),
     /// A push message.
     Push(Sequence),
-    /// A map; order means nothing.
+    /// A map, in any order.
     Map {
         /// Keys with their values.
         pairs: Vec<(Pattern, Pattern)>,
-        /// Further pairs may be there.
+        /// Whether further pairs may follow.
         open: bool,
     },
 }
@@ -42,14 +42,14 @@ pub enum Pattern {
 /// Elements of an aggregate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sequence {
-    /// What must be there.
+    /// The required elements.
     pub items: Vec<Pattern>,
-    /// Further elements may follow.
+    /// Whether further elements may follow.
     pub open: bool,
 }
 
 impl Pattern {
-    /// Whether `value` is what the pattern says.
+    /// Whether `value` matches the pattern.
     #[must_use]
     pub fn accepts(&self, value: &Value) -> bool {
         match (self, value) {
@@ -105,7 +105,8 @@ fn fits(glob: Option<&[u8]>, text: &[u8]) -> bool {
     glob.is_none_or(|glob| matches(glob, text, Case::Sensitive))
 }
 
-/// Whether every pattern can be given a value of its own: a bipartite matching by augmenting paths.
+/// Whether every pattern can be assigned a value of its own. Finds a bipartite matching by
+/// augmenting paths.
 fn assigns(patterns: usize, values: usize, accepts: impl Fn(usize, usize) -> bool) -> bool {
     let mut owner: Vec<Option<usize>> = vec![None; values];
     (0..patterns).all(|pattern| {

@@ -1,4 +1,4 @@
-//! Holding a transcript against a target.
+//! Runs a transcript against a target.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,10 +14,10 @@ use crate::client::Client;
 use crate::patience::Patience;
 use crate::target::{Launcher, Target};
 
-/// How long a key may take to expire, or clients to block, before a transcript fails.
+/// Maximum time until a key expires, or clients block. After that, the transcript fails.
 const EXPIRE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A reply that is not the expected one, or a target that failed.
+/// An unexpected reply, or a target that failed.
 #[derive(Debug)]
 pub struct Failure {
     /// File and line of the expectation.
@@ -34,7 +34,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Runs a transcript on a target of its own; gives every difference, none when it passes.
+/// Runs a transcript on its own target. Returns every difference, so nothing if it passes.
 #[must_use]
 pub fn run(transcript: &Transcript, launcher: &Launcher) -> Vec<Failure> {
     let failure = |line: Line, what: String| Failure {
@@ -55,7 +55,7 @@ pub fn run(transcript: &Transcript, launcher: &Launcher) -> Vec<Failure> {
                 failures.extend(differences.map(|(line, what)| failure(line, what)));
             }
             Err(error) => {
-                // The connection is in an unknown state: what follows would only confuse.
+                // The connection is in an unknown state, so later results would only confuse.
                 failures.push(failure(*line, format!("{}: {error}", describe(step))));
                 break;
             }
@@ -64,7 +64,7 @@ pub fn run(transcript: &Transcript, launcher: &Launcher) -> Vec<Failure> {
     failures
 }
 
-/// Connections and section of a run.
+/// Connections and current section of a run.
 pub(super) struct Run<'a> {
     target: &'a dyn Target,
     is_oracle: bool,
@@ -89,7 +89,7 @@ impl<'a> Run<'a> {
         !(self.is_oracle && self.section == Section::NotOracle)
     }
 
-    /// Performs a step; gives what differs from the expectations.
+    /// Performs a step. Returns the differences from the expected replies.
     fn step(&mut self, step: &Step) -> io::Result<Vec<(Line, String)>> {
         let Step::Exchange {
             text,
@@ -115,7 +115,7 @@ impl<'a> Run<'a> {
         Ok(differences)
     }
 
-    /// Performs a step that is no exchange.
+    /// Performs a step other than [`Step::Exchange`].
     pub(super) fn prepare(&mut self, step: &Step) -> io::Result<()> {
         match step {
             Step::Section(section) => self.section = section.clone(),
@@ -139,13 +139,13 @@ impl<'a> Run<'a> {
             Request::None => Ok(()),
         };
         match sent {
-            // The server has closed; reading will show it.
+            // The server has closed the connection. The next read shows it.
             Err(error) if is_closed(&error) => Ok(()),
             other => other,
         }
     }
 
-    /// The next reply; `None` when the connection is closed.
+    /// Returns the next reply, or `None` if the connection is closed.
     pub(super) fn receive(&mut self) -> io::Result<Option<Value>> {
         match self.client()?.receive() {
             Err(error) if is_closed(&error) => Ok(None),
@@ -162,7 +162,8 @@ impl<'a> Run<'a> {
 
     fn reconnect(&mut self, resp3: bool) -> io::Result<()> {
         if let Some(before) = self.clients.remove(&self.current) {
-            // It may be closed already. What matters is that the server has done with it.
+            // The connection may be closed already. What matters is that the server has finished
+            // with it.
             let _ended = before.finish();
         }
         let mut client = self.target.connect()?;

@@ -1,8 +1,8 @@
-//! Writing replies into a transcript: what a target answers, where the file says nothing that fits.
+//! Writes a target's replies into a transcript where the file has no matching reply.
 //!
-//! `cargo xtask transcribe FILE` prints FILE with the oracle's replies; with `--write` it replaces
-//! the file. Replies that are there and fit (wildcards, for example) stay as they are; those that do
-//! not fit are replaced. Parts that the oracle does not run stay untouched.
+//! `cargo xtask transcribe FILE` prints FILE with the oracle's replies. With `--write` it replaces
+//! the file. Replies that match, for example wildcards, stay unchanged; others are replaced. Parts
+//! that the oracle does not run stay unchanged.
 
 use std::io;
 
@@ -11,10 +11,10 @@ use super::notation::show;
 use super::run::Run;
 use crate::target::Launcher;
 
-/// The text of the transcript with the replies of a target.
+/// Returns the text of the transcript with the replies of a target.
 ///
 /// # Errors
-/// When the text is no transcript, or the target fails.
+/// If the text is not a transcript, or the target fails.
 pub fn transcribe(path: &str, text: &str, launcher: &Launcher) -> io::Result<String> {
     let transcript = Transcript::parse_draft(path, text).map_err(io::Error::other)?;
     let target = (launcher.start)(&transcript.server_args)?;
@@ -38,7 +38,7 @@ pub fn transcribe(path: &str, text: &str, launcher: &Launcher) -> io::Result<Str
     Ok(draft.text())
 }
 
-/// The lines of the file, each with what has taken its place.
+/// The lines of the file, each with the lines that replace it.
 struct Draft {
     lines: Vec<Vec<String>>,
 }

@@ -1,18 +1,19 @@
-//! A schedule from a seed and a number.
+//! Draws a schedule from a seed and a number.
 
 use super::super::draw::Draw;
 use super::grammar::{Grammar, Theme};
 use super::{Action, Schedule, Step};
 
-/// Steps of a schedule, at least and more at most.
+/// Minimum number of steps of a schedule, and the bound of the random number added to it.
 const STEPS_MIN: u64 = 10;
 const STEPS_MORE: u64 = 50;
-/// One step in so many closes a connection.
+/// One in this many steps closes a connection.
 const CLOSES_ONE_IN: u64 = 40;
-/// One schedule in so many has steps that wait for time to pass, and then one step in so many does.
+/// One in `TIMED_SCHEDULE_ONE_IN` schedules has steps that wait for time to pass. Of its steps, one
+/// in `TIMED_STEP_ONE_IN` does.
 const TIMED_SCHEDULE_ONE_IN: u64 = 8;
 const TIMED_STEP_ONE_IN: u64 = 12;
-/// One step in so many sends several requests at once.
+/// One in this many steps sends several requests at once.
 const SEVERAL_ONE_IN: u64 = 5;
 
 pub(super) fn schedule(grammar: &Grammar, seed: u64, round: u64) -> Schedule {
@@ -48,7 +49,8 @@ pub(super) fn schedule(grammar: &Grammar, seed: u64, round: u64) -> Schedule {
     }
 }
 
-/// The last session listens from the beginning, if there is something to hear.
+/// Returns the steps by which the last session subscribes at the start, if the theme has messages
+/// for it.
 fn begin(theme: &Theme, listener: usize, draw: &mut Draw) -> Vec<Step> {
     if theme.listener_request(draw).is_none() {
         return Vec::new();
@@ -92,7 +94,7 @@ fn push_timed(
         return;
     };
     if theme.blocks() {
-        // One that is blocked already would wait for this later, at a time that nobody knows.
+        // A session that is already blocked would run the request only later, at an unknown time.
         steps.push(Step {
             session,
             action: Action::Close,

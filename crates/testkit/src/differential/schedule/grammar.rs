@@ -1,16 +1,19 @@
-//! What sessions say, by theme. A line is a weight and a form, as in the grammar of sequences.
+//! The requests of sessions, by theme. A line is a weight and a form, as in the grammar of
+//! sequences.
 //!
-//! Left out is what two servers may answer differently: orders that a hash table decides, random
-//! choices, ids of entries that are the time, and blocking for a time other than for ever (that is
-//! [`TIMEOUTS`], which is waited out). SWAPDB invalidates what is tracked, unlike in Redis; and a key of
-//! another type that a sorted set or list is stored over serves who waits, which Redis 7.0 forgets.
+//! Requests that two servers may answer differently are left out: orders that a hash table decides,
+//! random choices, ids of entries that are the time, and blocking with a timeout (except for
+//! [`TIMEOUTS`], which are waited out). Two known differences from Redis are avoided. SWAPDB
+//! invalidates tracked keys, unlike in Redis. If a sorted set or list is stored over a key of
+//! another type, clients that wait for the key are served; Redis 7.0 forgets them.
 
 use super::super::draw::Draw;
 use super::super::form::Form;
 use super::super::grammar::WRITING;
 use super::super::sequence::Request;
 
-/// Keys that live for milliseconds, in [`super::Action::Expire`]; of several, any may go first.
+/// Keys that live for milliseconds, in [`super::Action::Expire`]. There is only one, because of
+/// several keys any could expire first.
 pub(super) const EXPIRING_KEYS: [&str; 1] = ["e0"];
 
 const TRANSACTIONS: &str = "
@@ -185,7 +188,7 @@ const TRACKING: &str = "
 1 HELLO (2|3)
 ";
 
-/// Which changes of keys are published, and who hears of them.
+/// Which changes of keys are published, and which sessions receive them.
 const EVENTS: &str = "
 6 CONFIG SET notify-keyspace-events (KEA|KEA|KA|EA|Kg$lshzxetd|En|Elz|KEAn|)
 1 PSUBSCRIBE __key*__:*
@@ -193,7 +196,7 @@ const EVENTS: &str = "
 1 PING
 ";
 
-/// What waits for less than a step takes that waits for time to pass.
+/// Requests whose timeout is shorter than a step that waits for time to pass.
 const TIMEOUTS: &str = "
 3 (BLPOP|BRPOP) <queue>+ 0.01
 1 BLMOVE <queue> <queue> LEFT RIGHT 0.01
@@ -205,7 +208,7 @@ const TIMEOUTS: &str = "
 1 WAIT 1 10
 ";
 
-/// What is said while a key is about to expire.
+/// Requests that are sent while a key is about to expire.
 const BRIEF: &str = "
 6 WATCH <brief>
 2 WATCH <brief> <shared>
@@ -214,7 +217,7 @@ const BRIEF: &str = "
 1 EXISTS <brief>
 ";
 
-/// What a schedule may be about: a command that must be there, and the tables of it.
+/// The themes of schedules: a command that the server must have, and the theme's tables.
 const THEMES: &[(&str, &[&str])] = &[
     ("SET", &[WRITES, WHOLE]),
     ("MULTI", &[TRANSACTIONS, WRITES]),
@@ -247,7 +250,7 @@ const THEMES: &[(&str, &[&str])] = &[
     ("CLIENT TRACKING", &[TRACKING, WRITES]),
 ];
 
-/// What no server knows.
+/// A command that no server has.
 const UNKNOWN: &str = "NONSENSE";
 
 /// A weighted table.
@@ -261,7 +264,7 @@ pub(super) struct Theme {
     table: Table,
     blocks: bool,
     watches: bool,
-    /// What the last session says; it listens to what the others do.
+    /// The requests of the last session, if it listens to what the others do.
     listener: Option<Table>,
 }
 
@@ -273,10 +276,10 @@ pub(super) struct Grammar {
 }
 
 impl Grammar {
-    /// The grammar of a server that has the commands of which `is_known` says so.
+    /// Returns the grammar of a server that has the commands for which `is_known` returns `true`.
     ///
     /// # Panics
-    /// When a line of the tables above is malformed: they are constants.
+    /// If a line of the tables above, which are constants, is malformed.
     pub(super) fn new(is_known: impl Fn(&str) -> bool) -> Self {
         let themes = THEMES.iter().filter(|(command, _)| is_known(command));
         let theme = |&(_, tables): &(&str, &[&'static str])| Theme {
@@ -306,7 +309,8 @@ impl Grammar {
         &self.themes[draw.index(self.themes.len())]
     }
 
-    /// What is said in a step that waits for time to pass; `None` when nothing of the theme needs it.
+    /// Returns a request for a step that waits for time to pass, or `None` if nothing in the theme
+    /// needs such a step.
     pub(super) fn timed_request(&self, theme: &Theme, draw: &mut Draw) -> Option<Request> {
         match (theme.blocks, theme.watches) {
             (true, _) => Some(self.timeouts.request(draw)),
@@ -321,12 +325,12 @@ impl Theme {
         self.table.request(draw)
     }
 
-    /// What the last session says, if it only listens to what the others do.
+    /// Returns a request of the last session, if that session only listens to what the others do.
     pub(super) fn listener_request(&self, draw: &mut Draw) -> Option<Request> {
         self.listener.as_ref().map(|table| table.request(draw))
     }
 
-    /// Whether its timed requests block, rather than look at keys that expire.
+    /// Whether the theme's timed requests block. Otherwise they read keys that expire.
     pub(super) fn blocks(&self) -> bool {
         self.blocks
     }
@@ -341,7 +345,7 @@ impl Table {
         }
     }
 
-    /// Without what begins with a command that is not known, unless it shall not be known.
+    /// Removes the lines that begin with an unknown command, except for [`UNKNOWN`].
     fn only(mut self, is_known: &impl Fn(&str) -> bool) -> Self {
         self.rows.retain(|(_, form)| {
             let mut names = form.names().into_iter();
@@ -375,7 +379,7 @@ fn row(line: &'static str) -> (u64, Form) {
     }
 }
 
-/// Names of all commands that schedules contain.
+/// Returns the names of all commands that schedules contain.
 #[must_use]
 pub fn commands_in_schedules() -> Vec<&'static str> {
     let grammar = Grammar::new(|_| true);

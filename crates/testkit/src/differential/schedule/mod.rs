@@ -1,4 +1,5 @@
-//! Schedules: several sessions on two servers, one step at a time, and what each session hears.
+//! Schedules run several sessions on two servers, one step at a time, and compare what each session
+//! receives.
 //!
 //! ```text
 //!   grammar ── a theme ──> steps: who sends what ──> one server alone: after each step, once every
@@ -8,11 +9,11 @@
 //!   shrink ── shortest schedule <── differs, step by step ──┤ the other server
 //! ```
 //!
-//! Nothing depends on time. The first server says how much every session hears in a step and which of
-//! them are blocked then (`CLIENT LIST` says so); of the second one as much is awaited, and what
-//! comes beyond that is found before the next step. Only keys that expire take time, and only in the
-//! direction that a slow machine cannot hurt: they are waited out. And a step is left out after which
-//! two sessions could go on at once, in whichever order.
+//! Nothing depends on time. The first server shows how much each session receives in a step, and
+//! which sessions are blocked afterwards (`CLIENT LIST` lists them). On the second server the step
+//! waits for as much; anything beyond that is found before the next step. Only keys that expire
+//! take time, and only in a way that a slow machine cannot upset: the step waits until they have
+//! expired. A step is left out if two sessions could go on after it at once, in either order.
 
 mod drawing;
 mod grammar;
@@ -34,38 +35,41 @@ use crate::transcript::show;
 
 pub use grammar::commands_in_schedules;
 
-/// How long a session may take to hear what it hears on the other server.
+/// Maximum time until a session receives what it received on the other server.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The same while a failing schedule is made shorter: most tries of a lost message wait that long.
+/// The same while a failing schedule is shortened. Most attempts with a lost message take this
+/// long.
 const SHRINKING_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a key lives that expires, longer than a request takes to be served: nearly always, and the last far
-/// longer. A schedule in which keys expire counts as failed when it fails with each of these.
+/// Lifetimes of an expiring key, in milliseconds. The key nearly always outlives the request that
+/// is being served, with the last value by far. A schedule in which keys expire counts as failed if
+/// it fails with each of these.
 const LIVES_MS: [u64; 4] = [40, 40, 400, 4_000];
 
-/// A step: what one session does.
+/// A step: one action of one session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// Which session, from 0.
+    /// Index of the session, from 0.
     pub session: usize,
-    /// What it does.
+    /// What the session does.
     pub action: Action,
 }
 
 /// What a session does in a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Sends these at once.
+    /// Sends these requests at once.
     Send(Vec<Request>),
-    /// Sends these at once; afterwards all keys that live for milliseconds have expired.
+    /// Sends these requests at once, then waits until all keys that live for milliseconds have
+    /// expired.
     Expire(Vec<Request>),
-    /// Closes its connection; its next step is on a new one.
+    /// Closes its connection. Its next step opens a new one.
     Close,
-    /// Is killed by somebody who takes no part.
+    /// Is killed by a connection outside of the schedule.
     Kill,
 }
 
 impl Action {
-    /// What it sends.
+    /// Returns the requests that the action sends.
     #[must_use]
     pub fn requests(&self) -> &[Request] {
         match self {
@@ -75,28 +79,29 @@ impl Action {
     }
 }
 
-/// Who takes part, and the steps.
+/// The sessions and the steps.
 #[derive(Debug, Clone)]
 pub(super) struct Schedule {
-    /// The protocol each session speaks: whether it is RESP3.
+    /// Whether each session speaks RESP3.
     pub(super) resp3: Vec<bool>,
     pub(super) steps: Vec<Step>,
-    /// Or messages only: what random sequences compare already need not be compared again.
+    /// Whether replies are compared. Otherwise only messages are, because random sequences already
+    /// compare the replies.
     pub(super) compares_replies: bool,
 }
 
-/// What came of a plan.
+/// The result of a plan.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Schedules played on both servers.
+    /// Number of schedules played on both servers.
     pub schedules_count: u64,
-    /// Requests in them.
+    /// Number of requests in them.
     pub requests_count: u64,
     /// How often a session was blocked after a step.
     pub blocked_count: u64,
-    /// Messages and pushes heard.
+    /// Number of messages and pushes received.
     pub messages_count: u64,
-    /// What differs, one for each kind.
+    /// The differences, one of each kind.
     pub failures: Vec<Failure>,
 }
 
@@ -107,22 +112,23 @@ pub struct Failure {
     pub seed: u64,
     /// Its number.
     pub round: u64,
-    /// The protocol each session speaks: whether it is RESP3.
+    /// Whether each session speaks RESP3.
     pub resp3: Vec<bool>,
     /// The shortest schedule found.
     pub steps: Vec<Step>,
-    /// Index of the step after which they disagree; the number of steps when the data differ.
+    /// Index of the step after which the servers disagree, or the number of steps if their data
+    /// differ.
     pub at: usize,
-    /// What both servers said.
+    /// What both servers answered.
     pub said: [String; 2],
     /// Names of both servers.
     pub names: [String; 2],
 }
 
-/// Plays the schedules of a plan on both servers. A round of the plan is a schedule.
+/// Plays the schedules of a plan on both servers. A round of the plan is one schedule.
 ///
 /// # Errors
-/// When a server cannot be started or reached.
+/// If a server cannot be started or reached.
 pub fn run_schedules(one: &mut Side, two: &mut Side, plan: Plan) -> io::Result<Report> {
     run_themes(&grammar::Grammar::new(is_known), one, two, plan)
 }
@@ -184,7 +190,7 @@ struct Difference {
 }
 
 impl Difference {
-    /// What makes two failures the same: how each answer begins.
+    /// Returns how each answer begins. Failures with the same beginnings count as the same.
     fn kind(&self) -> [String; 2] {
         let start = |text: &String| match text.as_bytes().first() {
             Some(b'-' | b'(' | b'b') => text.chars().take(24).collect(),
@@ -193,7 +199,7 @@ impl Difference {
         self.said.each_ref().map(start)
     }
 
-    /// The same with the command, so that more than one is reported that answers wrongly.
+    /// Returns the same with the command, so that all commands that answer wrongly are reported.
     fn kind_of_command(&self, schedule: &Schedule) -> (Vec<u8>, [String; 2]) {
         let step = schedule.steps.get(self.at);
         let request = step.and_then(|step| step.action.requests().last());
@@ -208,7 +214,8 @@ struct Outcome {
     messages_count: u64,
 }
 
-/// Plays a schedule on both servers; one in which keys expire again, when it fails.
+/// Plays a schedule on both servers. If a schedule in which keys expire fails, plays it again with
+/// longer lifetimes.
 fn compare(
     one: &mut Side,
     two: &mut Side,
@@ -279,7 +286,7 @@ fn compare_once(
     Ok(outcome)
 }
 
-/// Finds a shorter schedule that fails in the same kind of way.
+/// Finds a shorter schedule that fails in the same way.
 fn shorten(
     one: &mut Side,
     two: &mut Side,
@@ -316,7 +323,7 @@ fn shorten(
     let again = compare(one, two, &shortest, PATIENCE)?;
     Ok(match again.difference {
         Some(difference) => (shortest, difference),
-        // It does not fail every time: the whole schedule is all there is to show.
+        // It does not fail every time, so the whole schedule is shown.
         None => (schedule, difference),
     })
 }
@@ -335,7 +342,7 @@ fn one_request_a_step(steps: &[Step]) -> Vec<Step> {
     steps.iter().flat_map(apart).collect()
 }
 
-/// Fewer and shorter words in the steps that are one request.
+/// Finds fewer and shorter words for the steps that consist of one request.
 fn simplify(steps: Vec<Step>, fails: &mut impl FnMut(&[Step]) -> bool) -> Vec<Step> {
     let (places, requests): (Vec<usize>, Vec<Request>) = steps
         .iter()
@@ -364,7 +371,7 @@ fn show_answer(answer: &Answer) -> String {
 }
 
 impl Report {
-    /// Adds what came of another plan.
+    /// Adds the results of another plan.
     pub fn merge(&mut self, other: Self) {
         self.schedules_count += other.schedules_count;
         self.requests_count += other.requests_count;

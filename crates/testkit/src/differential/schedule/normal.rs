@@ -1,17 +1,19 @@
-//! What a session hears, but for what Redis leaves open.
+//! What a session receives, in a normal form without the parts that Redis leaves open:
 //!
-//! * How many keys an invalidation names: one each, in an order of their own.
-//! * In which order UNSUBSCRIBE without words goes through channels: a hash table says so.
-//! * What a consumer is told that waits when its stream or group goes: it has changed with Redis 7.2.
-//! * Which version it is, and which number a connection has.
-//! * In which order several patterns match a message: a hash table, too.
+//! * How many keys an invalidation names. The normal form has one invalidation for each key,
+//!   sorted.
+//! * In which order UNSUBSCRIBE without arguments goes through channels. A hash table decides it.
+//! * The error that a waiting consumer gets when its stream or group is deleted. It changed with
+//!   Redis 7.2.
+//! * The server's version, and the number of a connection.
+//! * In which order several patterns match a message. A hash table decides it, too.
 
 use protocol::Value;
 
 use super::super::sequence::Answer;
 use super::show_answer;
 
-/// Answers that mean the same are equal in this form.
+/// Returns answers in a form in which equivalent answers are equal.
 pub(super) fn normal(heard: &[Answer]) -> Vec<Answer> {
     let mut normal = Vec::new();
     let mut run: Vec<Answer> = Vec::new();
@@ -28,7 +30,7 @@ pub(super) fn normal(heard: &[Answer]) -> Vec<Answer> {
     normal
 }
 
-/// How much is heard: answers and messages, but keys of invalidations one by one.
+/// Counts answers and messages. In an invalidation, each key counts as one.
 pub(super) fn units(heard: &[Vec<Answer>]) -> usize {
     let answers = heard.iter().flatten();
     answers.map(|answer| in_parts(answer).len()).sum()
@@ -65,7 +67,8 @@ fn in_parts(answer: &Answer) -> Vec<Answer> {
     keys.iter().map(alone).collect()
 }
 
-/// What CLIENT TRACKINGINFO answers, with the number of a connection, and what is said when that is gone.
+/// Whether the value is a reply of CLIENT TRACKINGINFO, which contains the number of a connection,
+/// or the message that this connection is gone.
 fn tells_redirection(value: &Value) -> bool {
     let is_flags = |name: &Value| matches!(name, Value::Bulk(name) if name == b"flags");
     match value {
@@ -80,7 +83,7 @@ fn tells_redirection(value: &Value) -> bool {
     }
 }
 
-/// What HELLO answers, in a transaction or not.
+/// Whether the value is a reply of HELLO, in a transaction or not.
 fn is_greeting(value: &Value) -> bool {
     let first = match value {
         Value::Array(parts) if parts.iter().any(is_greeting) => return true,
@@ -91,14 +94,15 @@ fn is_greeting(value: &Value) -> bool {
     matches!(first, Some(Value::Bulk(name)) if name == b"server")
 }
 
-/// Whether it declares something invalid.
+/// Whether the answer is an invalidation.
 pub(super) fn is_invalidation(answer: &Answer) -> bool {
     let parts = answer.as_ref().ok().and_then(parts);
     let kind = parts.and_then(<[Value]>::first);
     matches!(kind, Some(Value::Bulk(kind)) if kind == b"invalidate")
 }
 
-/// The keys that a message declares invalid; as a message of RESP2, it comes on a channel.
+/// Returns the keys that a message invalidates, or `None` for any other message. In RESP2 an
+/// invalidation is a message of a channel.
 fn invalidated(value: &Value) -> Option<&[Value]> {
     let parts = parts(value)?;
     let is_invalidation = match parts.first()? {
@@ -118,7 +122,7 @@ fn parts(value: &Value) -> Option<&[Value]> {
     }
 }
 
-/// Whether two messages beside each other may come in either order.
+/// Whether two adjacent messages may come in either order.
 fn are_exchangeable(one: &Answer, two: &Answer) -> bool {
     let parts_of = |answer| Answer::as_ref(answer).ok().and_then(parts);
     let (Some(ones), Some(twos)) = (parts_of(one), parts_of(two)) else {
@@ -130,13 +134,13 @@ fn are_exchangeable(one: &Answer, two: &Answer) -> bool {
     kind == other
         && match kind.as_slice() {
             b"invalidate" | b"unsubscribe" | b"punsubscribe" | b"sunsubscribe" => true,
-            // The same message, by way of two patterns.
+            // The same message, received through two patterns.
             b"pmessage" => ones[2..] == twos[2..],
             _ => false,
         }
 }
 
-/// A run of exchangeable messages in an order of its own. Counts of confirmations stay where they are.
+/// Sorts a run of exchangeable messages. The counts in confirmations stay at their positions.
 fn in_order(run: &mut Vec<Answer>) -> Vec<Answer> {
     let mut run = std::mem::take(run);
     let counts: Vec<Option<Value>> = run.iter_mut().map(take_count).collect();
@@ -149,7 +153,7 @@ fn in_order(run: &mut Vec<Answer>) -> Vec<Answer> {
     run
 }
 
-/// Takes how many subscriptions are left off a confirmation.
+/// Removes the number of remaining subscriptions from a confirmation, and returns it.
 fn take_count(answer: &mut Answer) -> Option<Value> {
     let Ok(Value::Push(parts) | Value::Array(parts)) = answer else {
         return None;

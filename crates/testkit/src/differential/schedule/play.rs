@@ -1,4 +1,4 @@
-//! A schedule on one server: performing a step, and knowing when all of its effects are there.
+//! A schedule on one server: performs a step, and detects when all of its effects are there.
 
 use std::io;
 use std::time::Duration;
@@ -15,26 +15,26 @@ use crate::client::Client;
 use crate::patience::Patience;
 use crate::target::Target;
 
-/// Longer than anyone waits for a key in a step in which keys expire.
+/// A time longer than any timeout in a step in which keys expire.
 const WAITS_MS: u64 = 45;
-/// Until connections that were closed are gone for good.
+/// Maximum time until closed connections have disappeared.
 const GONE_WITHIN: Duration = Duration::from_secs(60);
 
-/// The sessions of a schedule on a server, and a connection that looks on.
+/// The sessions of a schedule on a server, and a connection that observes them.
 pub(super) struct Stage<'s> {
     side: &'s dyn Target,
     resp3: Vec<bool>,
-    /// `None`: closed.
+    /// The sessions; `None` if closed.
     sessions: Vec<Option<Session>>,
-    /// Of all sessions, those closed included.
+    /// Connection numbers of all sessions, including closed ones.
     ids: Vec<i64>,
     observer: Client,
     heard: Vec<Vec<Answer>>,
-    /// How long a key lives that expires.
+    /// Lifetime of an expiring key.
     lives_ms: u64,
 }
 
-/// What every session has heard in a step, and whether it is blocked afterwards.
+/// What each session has received in a step, and whether it is blocked afterwards.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Scene {
     heard: Vec<Vec<Answer>>,
@@ -42,7 +42,7 @@ pub(super) struct Scene {
 }
 
 impl<'s> Stage<'s> {
-    /// Opens the sessions on a server that holds nothing and has no other client.
+    /// Opens the sessions on a server that holds no data and has no other client.
     pub(super) fn open(side: &'s mut Side, resp3: &[bool], lives_ms: u64) -> io::Result<Self> {
         let observer = side.fresh_client(false)?;
         let mut stage = Self {
@@ -55,7 +55,7 @@ impl<'s> Stage<'s> {
             lives_ms,
         };
         stage.await_clients(|ids| ids.len() <= 1)?;
-        // What the last schedule's sessions left when they went.
+        // Sessions of the previous schedule may have left data when they closed.
         stage.observer.command(&["FLUSHALL"])?;
         let silence = ["CONFIG", "SET", "notify-keyspace-events", ""];
         stage.observer.command(&silence)?;
@@ -67,9 +67,9 @@ impl<'s> Stage<'s> {
         Ok(stage)
     }
 
-    /// Whether there is one order only in which requests can be executed after the step. Where a
-    /// session is served it goes on at once, while others are served that wait for the same: so who has
-    /// something to go on with is the only one that waits.
+    /// Whether the requests can be executed in only one order after the step. A session that is
+    /// served goes on at once, while other sessions that wait for the same key are served.
+    /// Therefore a session with further requests must be the only one that waits.
     pub(super) fn is_definite(&self, step: &Step) -> bool {
         let requests = step.action.requests();
         let waits = |session: &Session| !session.is_answered();
@@ -89,7 +89,7 @@ impl<'s> Stage<'s> {
         !goes_on || !others().any(waits)
     }
 
-    /// Does what the step says; effects are awaited by [`Self::settle`] or [`Self::await_like`].
+    /// Performs the step. [`Self::settle`] or [`Self::await_like`] waits for its effects.
     pub(super) fn perform(&mut self, step: &Step) -> io::Result<()> {
         let at = step.session;
         if step.action == Action::Close {
@@ -119,13 +119,13 @@ impl<'s> Stage<'s> {
             }
         }
         if let Some(session) = &mut self.sessions[at] {
-            // A connection that the server has closed is met when it is read.
+            // If the server has closed the connection, the next read finds it.
             let _sent = session.send(step.action.requests(), &self.ids);
         }
         Ok(())
     }
 
-    /// Waits until every session is answered or blocked and nothing more comes.
+    /// Waits until every session is answered or blocked, and no more input comes.
     pub(super) fn settle(&mut self, step: &Step, patience: Duration) -> io::Result<Scene> {
         let patience = Patience::of(patience);
         self.await_answers(patience)?;
@@ -137,7 +137,8 @@ impl<'s> Stage<'s> {
     }
 
     fn await_answers(&mut self, patience: Patience) -> io::Result<()> {
-        // Quiet twice: what a session that is served goes on to do may serve another.
+        // Two quiet passes are needed: a session that is served goes on, and may thereby serve
+        // another.
         let mut quiet_count = 0;
         while quiet_count < 2 {
             let heard_before = self.heard_count();
@@ -158,8 +159,8 @@ impl<'s> Stage<'s> {
         Ok(())
     }
 
-    /// Waits until the sessions have heard as much as in a scene of another server, and as many are
-    /// blocked.
+    /// Waits until the sessions have received as much as in another server's scene, and the same
+    /// ones are blocked.
     pub(super) fn await_like(
         &mut self,
         step: &Step,
@@ -187,7 +188,7 @@ impl<'s> Stage<'s> {
         self.scene()
     }
 
-    /// All data, read on a connection of its own.
+    /// Returns all data, read on a connection of its own.
     pub(super) fn held(&self) -> Answer {
         let held = self
             .side
@@ -196,7 +197,7 @@ impl<'s> Stage<'s> {
         held.map_err(|error| error.to_string())
     }
 
-    /// Waits until what lives for milliseconds is gone, and has the server see that.
+    /// Waits until the keys that live for milliseconds have expired, and makes the server notice.
     fn expire(&mut self) -> io::Result<()> {
         std::thread::sleep(Duration::from_millis(WAITS_MS.max(self.lives_ms + 5)));
         let mut exists = vec!["EXISTS"];
@@ -231,7 +232,7 @@ impl<'s> Stage<'s> {
         }
     }
 
-    /// Which sessions wait in a blocking command.
+    /// Returns which sessions wait in a blocking command.
     fn blocked(&mut self) -> io::Result<Vec<bool>> {
         let clients = self.clients()?;
         let is_blocked = |id: &i64| {
@@ -285,7 +286,8 @@ impl Listed {
         };
         Some(Self {
             id: field("id")?.parse().ok()?,
-            // Since Redis 7.4 these wait for a thread that frees what there was, and for nobody else.
+            // Since Redis 7.4 these commands wait for a thread that frees memory, not for another
+            // client.
             is_blocked: field("flags")?.contains('b')
                 && !field("cmd").is_some_and(|cmd| matches!(cmd, "flushdb" | "flushall")),
         })
@@ -307,10 +309,10 @@ impl Scene {
         units(&self.heard)
     }
 
-    /// What both servers said, where they do not say the same.
+    /// Returns what both servers answered, if the answers differ.
     ///
-    /// Since Redis 7.2 who publishes to itself, or invalidates what it is told of, hears that behind the
-    /// reply.
+    /// Since Redis 7.2, a client that publishes to itself or invalidates a key that it tracks
+    /// receives that message after the reply.
     pub(super) fn difference(
         &self,
         other: &Self,
@@ -329,7 +331,7 @@ impl Scene {
                 heard.retain(is_compared);
                 let itself = publishes || heard.iter().any(is_invalidation);
                 if itself && session == step.session {
-                    // Stable: both kinds stay in their order.
+                    // The sort is stable: replies and messages each keep their order.
                     heard.sort_by_key(|answer| answer.as_ref().is_ok_and(is_message));
                 }
                 heard

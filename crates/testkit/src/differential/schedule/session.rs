@@ -1,4 +1,5 @@
-//! One session of a schedule: what it has sent, what is still to be answered, what it has heard.
+//! One session of a schedule: what it has sent, which replies are outstanding, and what it has
+//! received.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,11 +10,12 @@ use super::super::sequence::{Answer, Request};
 use crate::client::{Client, Received};
 use crate::target::Target;
 
-/// A word that stands for the number of a session's connection is this and the session's index.
+/// Prefix of a word that stands for the number of a session's connection. The session's index
+/// follows.
 pub(super) const ID_OF: &str = "id-of-session-";
 
-/// Confirmations of subscriptions are counted by nobody: a PING behind them is answered once they are
-/// there.
+/// Commands whose confirmations are not counted. A PING is sent after each; when it is answered,
+/// all confirmations are there.
 const SUBSCRIBING: &[&[u8]] = &[
     b"SUBSCRIBE",
     b"UNSUBSCRIBE",
@@ -22,23 +24,23 @@ const SUBSCRIBING: &[&[u8]] = &[
     b"SSUBSCRIBE",
     b"SUNSUBSCRIBE",
 ];
-/// How messages begin in RESP2, beside the confirmations.
+/// How messages other than confirmations begin in RESP2.
 const MESSAGES: &[&[u8]] = &[b"MESSAGE", b"PMESSAGE", b"SMESSAGE"];
 
-/// A connection that takes part.
+/// A connection that takes part in a schedule.
 pub(super) struct Session {
     client: Client,
-    /// Number of the connection, as the server gave it.
+    /// Number that the server gave to the connection.
     pub(super) id: i64,
     awaited: VecDeque<Awaited>,
 }
 
-/// What a request is answered with.
+/// The reply that a request waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Awaited {
     /// One reply.
     Reply,
-    /// Any number of confirmations, unless it is refused or queued.
+    /// Any number of confirmations, unless the request is refused or queued.
     Confirmations,
 }
 
@@ -59,7 +61,7 @@ impl Session {
         })
     }
 
-    /// Sends requests at once; words that stand for sessions are replaced by `ids`.
+    /// Sends requests at once. Words that stand for sessions are replaced by `ids`.
     pub(super) fn send(&mut self, requests: &[Request], ids: &[i64]) -> io::Result<()> {
         let mut bytes = Vec::new();
         for request in requests {
@@ -75,7 +77,7 @@ impl Session {
         self.client.send_raw(&bytes)
     }
 
-    /// Moves what has arrived into `heard`; false when the connection has ended.
+    /// Moves the received values into `heard`. Returns `false` if the connection has ended.
     pub(super) fn listen(&mut self, heard: &mut Vec<Answer>) -> bool {
         loop {
             match self.client.arrived() {
@@ -91,7 +93,7 @@ impl Session {
                     return false;
                 }
                 Err(error) => {
-                    // A peer that closes with unread bytes resets.
+                    // If a peer closes with unread bytes, the connection is reset.
                     let is_end = error.kind() == io::ErrorKind::ConnectionReset;
                     let what = if is_end {
                         "closed".to_owned()
@@ -110,7 +112,7 @@ impl Session {
         self.awaited.is_empty()
     }
 
-    /// Whether requests wait behind one that is blocked.
+    /// Whether further requests wait after one that is blocked.
     pub(super) fn has_more_to_say(&self) -> bool {
         self.awaited.len() > 1
     }
@@ -139,7 +141,7 @@ fn with_id(word: &[u8], ids: &[i64]) -> Vec<u8> {
     }
 }
 
-/// Whether it answers no request.
+/// Whether the value is a message, which answers no request.
 pub(super) fn is_message(value: &Value) -> bool {
     match value {
         Value::Push(_) => true,
@@ -149,7 +151,7 @@ pub(super) fn is_message(value: &Value) -> bool {
     }
 }
 
-/// Whether it is one of these, in any case.
+/// Whether the word is one of these names, ignoring case.
 pub(super) fn is_one_of(word: &[u8], names: &[&[u8]]) -> bool {
     names.iter().any(|name| word.eq_ignore_ascii_case(name))
 }

@@ -1,4 +1,4 @@
-//! The machinery of schedules, tried on Redis alone.
+//! Tests of the schedules' machinery against Redis alone.
 
 use protocol::Value;
 

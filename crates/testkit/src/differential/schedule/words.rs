@@ -1,13 +1,13 @@
-//! Words of schedules: so few keys, channels and sessions that they meet all the time.
+//! Words of schedules. There are so few keys, channels and sessions that they often coincide.
 
 use super::super::draw::{Draw, Kind};
 use super::session::ID_OF;
 
-/// Sessions that may be named; some schedules have fewer.
+/// Number of sessions that requests may name. Some schedules have fewer.
 const SESSIONS: u64 = 4;
 
 impl Draw {
-    /// A word of a kind that only schedules use.
+    /// Returns a word of a kind that only schedules use.
     pub(in super::super) fn schedule_word(&mut self, kind: Kind) -> Vec<u8> {
         let text = match kind {
             Kind::SharedKey => match self.below(12) {
